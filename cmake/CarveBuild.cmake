@@ -1,0 +1,49 @@
+# What every target shares: the language level, the warnings (errors, all of them), the sanitizers.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo)
+endif()
+
+set(CARVE_SANITIZE "" CACHE STRING "Sanitizers for all but the freestanding library: address,undefined or thread")
+option(CARVE_FUZZ "Build the fuzzers (clang only)" OFF)
+
+find_program(CARVE_CCACHE ccache)
+if(CARVE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CARVE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CARVE_CCACHE})
+endif()
+
+# The warnings, as an interface target so that third-party objects can stay without them.
+add_library(carve_warnings INTERFACE)
+target_compile_options(carve_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
+
+# The two include roots: `abi/…`, `lease/…`, `sim/…` from the top, `base/…`, `core/…` from src.
+add_library(carve_options INTERFACE)
+target_link_libraries(carve_options INTERFACE carve_warnings)
+target_include_directories(carve_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
+# fmt and spdlog are used header-only: Debian packages no static archive of either.
+target_compile_definitions(carve_options INTERFACE FMT_HEADER_ONLY=1 SPDLOG_FMT_EXTERNAL=1 _GNU_SOURCE)
+if(CARVE_SANITIZE)
+  target_compile_options(carve_options INTERFACE -fsanitize=${CARVE_SANITIZE} -fno-omit-frame-pointer
+                                                -fno-sanitize-recover=all)
+  target_link_options(carve_options INTERFACE -fsanitize=${CARVE_SANITIZE})
+endif()
+
+# carve_library(carve_core SOURCES a.cc … USES carve_base …): one static library per room or sub-room.
+function(carve_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES;PRIVATE_USES" ${ARGN})
+  if(ARG_SOURCES)
+    add_library(${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(${name} PUBLIC carve_options ${ARG_USES} PRIVATE ${ARG_PRIVATE_USES})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE carve_options ${ARG_USES})
+  endif()
+endfunction()

@@ -1,0 +1,43 @@
+# Tests are added next to what they test. Labels: unit (seconds), integration (minutes), thirdparty, gpu.
+enable_testing()
+find_package(GTest REQUIRED)
+include(GoogleTest)
+
+# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60])
+# Every gtest case is one ctest test, so that the closing line counts what really ran.
+function(carve_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;USES" ${ARGN})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE carve_options ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${name} TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# carve_fuzzer(quantity_fuzz SOURCES quantity_fuzz.cc USES carve_core): built under the fuzz preset only;
+# as a test it runs its corpus folder (fuzz/corpus/<name>) and a bounded number of new inputs.
+function(carve_fuzzer name)
+  cmake_parse_arguments(ARG "" "RUNS" "SOURCES;USES" ${ARGN})
+  if(NOT CARVE_FUZZ)
+    return()
+  endif()
+  if(NOT ARG_RUNS)
+    set(ARG_RUNS 20000)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE carve_options ${ARG_USES})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set(work ${CMAKE_BINARY_DIR}/corpus/${name})
+  file(MAKE_DIRECTORY ${work})
+  set(seeds)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/fuzz/corpus/${name})
+    set(seeds ${CMAKE_SOURCE_DIR}/fuzz/corpus/${name})
+  endif()
+  add_test(NAME fuzz/${name} COMMAND ${name} -runs=${ARG_RUNS} -max_len=4096 -timeout=5 ${work} ${seeds})
+  set_tests_properties(fuzz/${name} PROPERTIES LABELS fuzz TIMEOUT 300)
+endfunction()

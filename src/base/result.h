@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <utility>
+
+// One result type for the whole program. tl::expected rather than std::expected: the floor is g++ 12 and
+// clang 14 in C++20, where the standard one does not exist. Changing that is changing one line here.
+//
+// Three legal ways to use it:
+//   CARVE_TRY(auto x, f());            // hand the error to the caller
+//   auto r = f(); if (!r) { … r.error() … }
+//   return fail(Code::kInvalidArgument, "memory: …");
+namespace carve {
+
+/// The sixteen canonical status codes (gRPC's numbers), so that one table maps an error to a process exit
+/// code, an HTTP status, a Kubernetes reason and a retry class.
+enum class Code : std::uint8_t {
+  kCancelled = 1,
+  kUnknown = 2,
+  kInvalidArgument = 3,
+  kDeadlineExceeded = 4,
+  kNotFound = 5,
+  kAlreadyExists = 6,
+  kPermissionDenied = 7,
+  kResourceExhausted = 8,
+  kFailedPrecondition = 9,
+  kAborted = 10,
+  kOutOfRange = 11,
+  kUnimplemented = 12,
+  kInternal = 13,
+  kUnavailable = 14,
+  kDataLoss = 15,
+  kUnauthenticated = 16,
+};
+
+/// What went wrong, for a person: `what` names the field, the value, the unit and what is legal.
+struct Error {
+  Code code = Code::kUnknown;
+  std::string what;
+};
+
+template <class T = void>
+using Result = tl::expected<T, Error>;
+
+[[nodiscard]] inline tl::unexpected<Error> fail(Code code, std::string what) {
+  return tl::unexpected<Error>(Error{code, std::move(what)});
+}
+
+/// Puts the layer's own words before an error that comes from below: "read slice 7: open: not found".
+[[nodiscard]] inline tl::unexpected<Error> fail_in(std::string_view context, Error error) {
+  error.what = std::string(context) + ": " + error.what;
+  return tl::unexpected<Error>(std::move(error));
+}
+
+/// The code's name as a word ("invalid argument"), for messages.
+std::string_view to_string(Code code);
+
+/// An Error from errno: the code that fits, and "context: strerror".
+[[nodiscard]] Error errno_error(int err, std::string_view context);
+
+}  // namespace carve
+
+#define CARVE_CONCAT_INNER(a, b) a##b
+#define CARVE_CONCAT(a, b) CARVE_CONCAT_INNER(a, b)
+/// Evaluates `expression` (a Result<T>); hands its error on, or binds its value to `declaration`.
+#define CARVE_TRY(declaration, expression)                                         \
+  auto CARVE_CONCAT(carve_try_, __LINE__) = (expression);                          \
+  if (!CARVE_CONCAT(carve_try_, __LINE__))                                         \
+    return ::tl::unexpected<::carve::Error>(                                       \
+        std::move(CARVE_CONCAT(carve_try_, __LINE__)).error());                    \
+  declaration = std::move(*CARVE_CONCAT(carve_try_, __LINE__))
+/// The same for Result<void>.
+#define CARVE_TRY_VOID(expression)                                                 \
+  if (auto carve_try_void = (expression); !carve_try_void)                         \
+  return ::tl::unexpected<::carve::Error>(std::move(carve_try_void).error())
