@@ -1,0 +1,36 @@
+# Sourced by the scripts: installs what is missing, configures and builds. Nothing here needs a person.
+# shellcheck shell=bash
+
+CARVE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+CARVE_CACHE=${CARVE_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/carve}
+export CARVE_ROOT CARVE_CACHE
+export DEBIAN_FRONTEND=noninteractive
+
+say() { printf '\033[1m== %s\033[0m\n' "$*"; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# install_packages LIST…: the Debian packages named in scripts/packages/LIST that are not there yet.
+install_packages() {
+  local list name missing=()
+  for list in "$@"; do
+    while read -r name; do
+      [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+    done < <(sed 's/#.*//; s/[[:space:]]//g; /^$/d' "$CARVE_ROOT/scripts/packages/$list")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  [ "$(id -u)" = 0 ] || die "these Debian packages are missing: ${missing[*]}
+  install them (apt-get install ${missing[*]}) or run this script as root, which installs them itself"
+  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  apt-get update -qq || die "apt-get update failed: is a Debian mirror configured and reachable?"
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >"${TMPDIR:-/tmp}/carve-apt.log" 2>&1 ||
+    { tail -20 "${TMPDIR:-/tmp}/carve-apt.log" >&2; die "apt-get install failed: ${missing[*]}"; }
+}
+
+# build PRESET [TARGET…]: configure and build under build/PRESET.
+build() {
+  local preset=$1; shift
+  say "building ($preset)"
+  (cd "$CARVE_ROOT" && cmake --preset "$preset" >"${TMPDIR:-/tmp}/carve-configure.log" 2>&1) ||
+    { tail -30 "${TMPDIR:-/tmp}/carve-configure.log" >&2; die "configuring $preset failed"; }
+  cmake --build "$CARVE_ROOT/build/$preset" -- ${CARVE_JOBS:+-j$CARVE_JOBS} "$@" || die "building $preset failed"
+}
