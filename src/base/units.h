@@ -1,0 +1,82 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+// The two quantities of the house, as types, so that neither can be taken for the other or for a plain
+// number. Arithmetic saturates: a sum that does not fit becomes the largest value, never a small one, and a
+// difference below nothing is nothing. This is not a parser: text is read in codec/quantity.h.
+namespace carve {
+
+/// Bytes of device memory.
+class Bytes {
+ public:
+  constexpr Bytes() = default;
+  constexpr explicit Bytes(std::uint64_t count) : count_(count) {}
+  static constexpr Bytes max() { return Bytes(std::numeric_limits<std::uint64_t>::max()); }
+  static constexpr Bytes kib(std::uint64_t n) { return Bytes(n) * (1ULL << 10); }
+  static constexpr Bytes mib(std::uint64_t n) { return Bytes(n) * (1ULL << 20); }
+  static constexpr Bytes gib(std::uint64_t n) { return Bytes(n) * (1ULL << 30); }
+
+  [[nodiscard]] constexpr std::uint64_t count() const { return count_; }
+  friend constexpr auto operator<=>(Bytes, Bytes) = default;
+
+  friend constexpr Bytes operator+(Bytes a, Bytes b) {
+    return a.count_ > max().count_ - b.count_ ? max() : Bytes(a.count_ + b.count_);
+  }
+  friend constexpr Bytes operator-(Bytes a, Bytes b) {
+    return a.count_ < b.count_ ? Bytes() : Bytes(a.count_ - b.count_);
+  }
+  friend constexpr Bytes operator*(Bytes a, std::uint64_t n) {
+    return n != 0 && a.count_ > max().count_ / n ? max() : Bytes(a.count_ * n);
+  }
+  constexpr Bytes& operator+=(Bytes b) { return *this = *this + b; }
+  constexpr Bytes& operator-=(Bytes b) { return *this = *this - b; }
+
+  /// `percent` (0..100) of this, rounded down, so that shares of a card never add up to more than the card.
+  [[nodiscard]] constexpr Bytes percent(std::uint32_t percent) const {
+    return Bytes(count_ / 100 * percent + count_ % 100 * percent / 100);
+  }
+
+ private:
+  std::uint64_t count_ = 0;
+};
+
+/// A share of one card's compute in hundredths (per cent): 100 is the whole card. 0 means no guarantee.
+/// Sums of shares use this type too, so values above 100 exist; who asks is checked by validate().
+class CoreShare {
+ public:
+  constexpr CoreShare() = default;
+  constexpr explicit CoreShare(std::uint32_t hundredths) : hundredths_(hundredths) {}
+  static constexpr CoreShare whole() { return CoreShare(100); }
+
+  [[nodiscard]] constexpr std::uint32_t hundredths() const { return hundredths_; }
+  friend constexpr auto operator<=>(CoreShare, CoreShare) = default;
+
+  friend constexpr CoreShare operator+(CoreShare a, CoreShare b) {
+    constexpr std::uint32_t kMax = std::numeric_limits<std::uint32_t>::max();
+    return CoreShare(a.hundredths_ > kMax - b.hundredths_ ? kMax : a.hundredths_ + b.hundredths_);
+  }
+  friend constexpr CoreShare operator-(CoreShare a, CoreShare b) {
+    return CoreShare(a.hundredths_ < b.hundredths_ ? 0 : a.hundredths_ - b.hundredths_);
+  }
+  constexpr CoreShare& operator+=(CoreShare b) { return *this = *this + b; }
+  constexpr CoreShare& operator-=(CoreShare b) { return *this = *this - b; }
+
+ private:
+  std::uint32_t hundredths_ = 0;
+};
+
+/// For people: "4 GiB", "3.2 GiB", "512 MiB", "17 bytes". One decimal, rounded down, so that what is free is
+/// never overstated.
+[[nodiscard]] std::string to_human(Bytes bytes);
+
+/// The shortest exact spelling that codec/quantity.h reads back: "4Gi", "1536Mi", "4294967297".
+[[nodiscard]] std::string to_canonical(Bytes bytes);
+
+/// "3.2 GiB < 4 GiB" for a person; in plain bytes where the two would read the same.
+[[nodiscard]] std::string human_less(Bytes smaller, Bytes larger);
+
+}  // namespace carve

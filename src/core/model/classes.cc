@@ -1,0 +1,67 @@
+#include "core/model/classes.h"
+
+#include <array>
+#include <utility>
+
+#include "core/model/slice.h"
+
+namespace carve {
+namespace {
+
+template <class E, std::size_t N>
+using Words = std::array<std::pair<E, std::string_view>, N>;
+
+constexpr Words<ShareClass, 3> kShareWords = {{{ShareClass::kFixed, "fixed"},
+                                               {ShareClass::kBurst, "burst"},
+                                               {ShareClass::kBestEffort, "besteffort"}}};
+constexpr Words<PriorityClass, 3> kPriorityWords = {{{PriorityClass::kOnline, "online"},
+                                                     {PriorityClass::kStandard, "standard"},
+                                                     {PriorityClass::kOffline, "offline"}}};
+constexpr Words<OwnerKind, 3> kOwnerWords = {
+    {{OwnerKind::kPod, "pod"}, {OwnerKind::kClaim, "claim"}, {OwnerKind::kLocal, "local"}}};
+
+template <class E, std::size_t N>
+std::string_view word_of(const Words<E, N>& words, E value) {
+  for (const auto& [candidate, word] : words) {
+    if (candidate == value) return word;
+  }
+  return "unknown";
+}
+
+template <class E, std::size_t N>
+std::optional<E> value_of(const Words<E, N>& words, std::string_view word) {
+  for (const auto& [value, candidate] : words) {
+    if (candidate == word) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_string(ShareClass value) { return word_of(kShareWords, value); }
+std::string_view to_string(PriorityClass value) { return word_of(kPriorityWords, value); }
+std::string_view to_string(OwnerKind kind) { return word_of(kOwnerWords, kind); }
+
+std::optional<ShareClass> share_class_from(std::string_view word) {
+  return value_of(kShareWords, word);
+}
+std::optional<PriorityClass> priority_class_from(std::string_view word) {
+  return value_of(kPriorityWords, word);
+}
+std::optional<OwnerKind> owner_kind_from(std::string_view word) {
+  return value_of(kOwnerWords, word);
+}
+
+bool valid_name(std::string_view text) {
+  if (text.empty() || text.size() > 253) return false;
+  for (const char c : text) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool digit = c >= '0' && c <= '9';
+    if (!letter && !digit && std::string_view("._:/-").find(c) == std::string_view::npos) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace carve

@@ -1,0 +1,116 @@
+#include "core/model/record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace carve {
+namespace {
+
+void add(std::vector<Error>& errors, std::string what) {
+  errors.push_back(Error{Code::kInvalidArgument, std::move(what)});
+}
+
+void check_card(const RecordPart& part, const RecordCard& card, std::set<CardId>& seen,
+                std::vector<Error>& errors) {
+  if (!valid_name(card.card.str())) {
+    add(errors, fmt::format("part {}: uuid: 1 to 253 letters, digits and . _ : / - are legal",
+                            part.part));
+    return;
+  }
+  if (!seen.insert(card.card).second) {
+    add(errors, fmt::format("part {}: card {} is named twice", part.part, card.card.str()));
+  }
+  if (card.memory == Bytes(0)) {
+    add(errors, fmt::format("part {}, card {}: 0 bytes of memory is not legal", part.part,
+                            card.card.str()));
+  }
+  if (card.compute > CoreShare::whole() ||
+      (card.compute == CoreShare() && part.share != ShareClass::kBestEffort)) {
+    add(errors, fmt::format("part {}, card {}: compute {} is not legal; 1 to 100 hundredths of a "
+                            "card (0 with besteffort)",
+                            part.part, card.card.str(), card.compute.hundredths()));
+  }
+}
+
+void check_part(const RecordPart& part, std::vector<Error>& errors) {
+  if (!valid_name(part.dialect)) {
+    add(errors, fmt::format("part {}: dialect: letters, digits and . _ : / - are legal", part.part));
+  }
+  if (part.cards.empty() || part.cards.size() > kMaxCardsPerRequest) {
+    add(errors, fmt::format("part {}: {} cards is not legal; 1 to {} are", part.part,
+                            part.cards.size(), kMaxCardsPerRequest));
+  }
+  if (part.whole && !part.exclusive) {
+    add(errors, fmt::format("part {}: a whole card is exclusive", part.part));
+  }
+  std::set<CardId> seen;
+  for (const RecordCard& card : part.cards) check_card(part, card, seen, errors);
+}
+
+}  // namespace
+
+std::vector<Error> validate(const Record& record) {
+  std::vector<Error> errors;
+  if (!valid_name(record.owner.uid)) {
+    add(errors, "owner: uid: 1 to 253 letters, digits and . _ : / - are legal");
+  }
+  if (record.parts.empty() || record.parts.size() > kMaxPartsPerRecord) {
+    add(errors, fmt::format("parts: {} is not legal; 1 to {} are", record.parts.size(),
+                            kMaxPartsPerRecord));
+  }
+  std::set<std::string> seen;
+  for (const RecordPart& part : record.parts) {
+    if (!valid_name(part.part)) {
+      add(errors, "part: 1 to 253 letters, digits and . _ : / - are legal");
+      continue;
+    }
+    if (!seen.insert(part.part).second) add(errors, fmt::format("part {}: twice", part.part));
+    check_part(part, errors);
+  }
+  return errors;
+}
+
+std::vector<Slice> slices_of(const Record& record) {
+  std::vector<Slice> slices;
+  for (const RecordPart& part : record.parts) {
+    for (const RecordCard& card : part.cards) {
+      slices.push_back(Slice{record.owner, part.part, card.card, card.memory, card.compute,
+                             part.exclusive, part.whole, part.phase, part.share, part.priority,
+                             part.dialect});
+    }
+  }
+  return slices;
+}
+
+Result<Record> record_of(std::uint64_t epoch, const std::vector<Slice>& slices) {
+  if (slices.empty()) return fail(Code::kInvalidArgument, "record: no slice");
+  Record record;
+  record.epoch = epoch;
+  record.owner = slices.front().owner;
+  for (const Slice& slice : slices) {
+    if (slice.owner != record.owner) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("record: two owners, {} and {}", record.owner.uid, slice.owner.uid));
+    }
+    RecordPart like{slice.part,  slice.phase,    slice.exclusive, slice.whole,
+                    slice.share, slice.priority, slice.dialect,   {}};
+    auto found = std::find_if(record.parts.begin(), record.parts.end(),
+                              [&](const RecordPart& part) { return part.part == slice.part; });
+    if (found == record.parts.end()) {
+      found = record.parts.insert(record.parts.end(), like);
+    }
+    like.cards = found->cards;
+    if (like != *found) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("record: the slices of part {} differ in class", slice.part));
+    }
+    found->cards.push_back(RecordCard{slice.card, slice.memory, slice.compute});
+  }
+  CARVE_TRY_VOID(joined(validate(record)));
+  return record;
+}
+
+}  // namespace carve

@@ -1,0 +1,127 @@
+#include "core/model/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/model/slice.h"
+
+namespace carve {
+namespace {
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+void add(std::vector<Error>& errors, std::string what) {
+  errors.push_back(Error{Code::kInvalidArgument, std::move(what)});
+}
+
+void check_amounts(const Request& request, std::vector<Error>& errors) {
+  if (request.count < 1 || request.count > kMaxCardsPerRequest) {
+    add(errors, fmt::format("cards: {} is not legal; ask for 1 to {} cards", request.count,
+                            kMaxCardsPerRequest));
+  }
+  if (request.memory.is_percent() ? request.memory.percent() > 100
+                                  : request.memory.bytes() == Bytes(0)) {
+    add(errors, request.memory.is_percent()
+                    ? fmt::format("memory: {}% of a card is not legal; ask for 1% to 100%",
+                                  request.memory.percent())
+                    : "memory: 0 bytes is not legal; ask for bytes such as 4Gi, or 1% to 100%");
+  }
+  if (request.compute > CoreShare::whole()) {
+    add(errors, fmt::format("cores: {} is not legal; ask for 1 to 100 hundredths of each card",
+                            request.compute.hundredths()));
+  }
+  if (request.compute == CoreShare() && request.share != ShareClass::kBestEffort) {
+    add(errors, fmt::format("cores: share class {} guarantees compute, so say how much (1 to 100), "
+                            "or use besteffort",
+                            to_string(request.share)));
+  }
+}
+
+void check_whole(const Request& request, std::vector<Error>& errors) {
+  if (!request.whole) return;
+  if (request.memory != MemoryAsk::of_percent(100) || request.compute != CoreShare::whole() ||
+      !request.constraints.exclusive) {
+    add(errors, "cards: a whole card is all of its memory and compute, and exclusive");
+  }
+  if (request.share == ShareClass::kBestEffort) {
+    add(errors, "share: besteffort guarantees nothing, a whole card everything; "
+                "ask for one of the two");
+  }
+}
+
+void check_constraints(const Request& request, std::vector<Error>& errors) {
+  std::set<CardId> seen;
+  for (const CardId& card : request.constraints.cards) {
+    if (!valid_name(card.str())) {
+      add(errors, "card: a UUID has 1 to 253 letters, digits and . _ : / -");
+    } else if (!seen.insert(card).second) {
+      add(errors, fmt::format("card: {} is named twice", card.str()));
+    }
+  }
+  if (!seen.empty() && seen.size() < request.count) {
+    add(errors, fmt::format("card: {} named, but {} cards are asked for; name at least {} or none",
+                            seen.size(), request.count, request.count));
+  }
+  const std::string& model = request.constraints.model;
+  if (model.size() > 128 || std::any_of(model.begin(), model.end(),
+                                        [](char c) { return c < ' ' || c > '~'; })) {
+    add(errors, "model: at most 128 printable ASCII characters are legal");
+  }
+}
+
+}  // namespace
+
+Request whole_cards(std::uint32_t count) {
+  Request request;
+  request.count = count;
+  request.whole = true;
+  request.constraints.exclusive = true;
+  return request;
+}
+
+std::vector<Error> validate(const Request& request) {
+  std::vector<Error> errors;
+  check_amounts(request, errors);
+  check_whole(request, errors);
+  check_constraints(request, errors);
+  if (!valid_name(request.dialect)) {
+    add(errors, "dialect: 1 to 253 letters, digits and . _ : / - are legal");
+  }
+  return errors;
+}
+
+Result<void> joined(const std::vector<Error>& errors) {
+  if (errors.empty()) return {};
+  std::string text;
+  for (const Error& error : errors) {
+    if (!text.empty()) text += "; ";
+    text += error.what;
+  }
+  return fail(errors.front().code, std::move(text));
+}
+
+std::string to_human(const Request& request) {
+  if (request.whole) {
+    return fmt::format("{} whole card{}", request.count, request.count == 1 ? "" : "s");
+  }
+  const std::string memory = request.memory.is_percent()
+                                 ? fmt::format("{}% of the memory", request.memory.percent())
+                                 : to_human(request.memory.bytes());
+  std::string each = request.compute == CoreShare()
+                         ? fmt::format("{}, {}", memory, to_string(request.share))
+                         : fmt::format("{}, compute {}, {}", memory, request.compute.hundredths(),
+                                       to_string(request.share));
+  if (request.constraints.exclusive) each += ", exclusive";
+  if (request.count == 1) return each;
+  return fmt::format("{} cards × ({})", request.count, each);
+}
+
+bool model_matches(std::string_view name, std::string_view word) {
+  return std::search(name.begin(), name.end(), word.begin(), word.end(),
+                     [](char a, char b) { return lower(a) == lower(b); }) != name.end() ||
+         word.empty();
+}
+
+}  // namespace carve
