@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "sim/protocol/channel.h"
+#include "sim/protocol/messages.h"
+
+// One connection to the simulated driver's kernel side. Thread-safe: calls are serialised.
+namespace carve::sim {
+
+class Connection {
+ public:
+  Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() { close(); }
+
+  /// Connects and says hello. With kCuda also maps the channel and the bell.
+  ///   errors  kGone: nobody listens there; kWrongAbi: another build's daemon
+  Status open(ClientKind kind, const char* path = kSocketPath);
+  void close();
+  [[nodiscard]] bool is_open() const { return fd_ >= 0; }
+
+  /// One call. `records`, where wanted, receives all payload packets one after the other.
+  Status call(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b, std::uint64_t* out = nullptr,
+              std::vector<unsigned char>* records = nullptr);
+
+  /// A call whose answer is a list of R; empty on error.
+  template <class R>
+  Status list(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b, std::vector<R>* out) {
+    std::vector<unsigned char> bytes;
+    const Status status = call(op, card, a, b, nullptr, &bytes);
+    out->resize(bytes.size() / sizeof(R));
+    if (!out->empty()) __builtin_memcpy(out->data(), bytes.data(), out->size() * sizeof(R));
+    return status;
+  }
+
+  [[nodiscard]] const MachineRecord& machine() const { return machine_; }
+  [[nodiscard]] Channel* channel() const { return channel_; }
+  [[nodiscard]] Bell* bell() const { return bell_; }
+
+ private:
+  Status hello(ClientKind kind);
+  Status receive(std::uint64_t* out, std::vector<unsigned char>* records, int* fds);
+
+  std::mutex mutex_;
+  int fd_ = -1;
+  MachineRecord machine_ = {};
+  Channel* channel_ = nullptr;
+  Bell* bell_ = nullptr;
+};
+
+/// Wakes the daemon if it sleeps. One load when it does not.
+void ring(Bell* bell);
+
+}  // namespace carve::sim

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// The control path: plain data over a SOCK_SEQPACKET unix socket, one request, then one or more reply
+// packets (header, then `count` records; the last one has more == 0). The peer credentials of the
+// connection say who asks. Both simulated libraries and carve-simctl speak it (client.h).
+namespace carve::sim {
+
+inline constexpr char kSocketPath[] = "/run/nvidia-sim/socket";
+inline constexpr std::uint32_t kProtocolAbi = 1;
+inline constexpr std::size_t kMaxPacket = 64U << 10;
+
+enum class Op : std::uint32_t {
+  // Any client.
+  kHello = 1,         // a = kProtocolAbi, b = ClientKind → one MachineRecord; kCuda: channel + bell memfds
+  kCardStatus = 2,    // card → one CardStatusRecord
+  kCardProcesses = 3, // card → ProcessRecord per process that holds a context on the card
+  kCardSamples = 4,   // card, a = since_us (CLOCK_REALTIME) → SampleRecord (pid 0), oldest first
+  kProcessSamples = 5,// card, a = since_us → SampleRecord per process and sample period
+  // CUDA clients.
+  kContextCreate = 16,   // card → a = handle
+  kContextDestroy = 17,  // a = handle
+  kAlloc = 18,           // card, a = bytes → a = handle, explicit memory
+  kFree = 19,            // a = handle
+  kStreamOpen = 20,      // card → a = stream index
+  kStreamClose = 21,     // a = stream index; what is in flight is still played
+  // The truth account, for tests and demonstrations.
+  kAccount = 32,  // → AccountRecord per (process, card), the dead of the last minutes included
+  kGroups = 33,   // → GroupRecord per (cgroup, card)
+  kWindows = 34,  // a = window_ms (≥ 10, multiple of 10), b = since_ns (CLOCK_MONOTONIC, 0 = all kept)
+                  // → WindowRecord per (process, card, whole window); windows begin at multiples of their length
+  kCards = 35,    // → CardTruthRecord per card
+};
+
+enum class Status : std::int32_t {
+  kOk = 0,
+  kNoMemory = 1,
+  kNoSuchCard = 2,
+  kNoSuchHandle = 3,
+  kBadRequest = 4,
+  kTooMany = 5,
+  kWrongAbi = 6,
+  kGone = 7,  // made by the client side: no daemon, or the connection broke
+};
+
+enum class ClientKind : std::uint32_t { kCuda = 1, kQuery = 2 };
+
+struct Request {
+  Op op;
+  std::uint32_t card;
+  std::uint64_t a;
+  std::uint64_t b;
+  std::uint64_t c;
+};
+static_assert(sizeof(Request) == 32);
+
+struct Reply {
+  Status status;
+  std::uint32_t count;        // records in this packet
+  std::uint32_t record_bytes; // size of each
+  std::uint32_t more;         // not 0: another packet follows
+  std::uint64_t a;
+  std::uint64_t b;
+};
+static_assert(sizeof(Reply) == 32);
+
+/// What parse_machine (model/profiles.h) needs to rebuild all static facts.
+struct MachineRecord {
+  char profile[32];
+  char instance[64];
+  std::uint64_t boot_ns;  // CLOCK_MONOTONIC at the daemon's start
+  std::int32_t pid;       // of the asking process, as the daemon sees it
+  std::uint32_t reserved;
+};
+
+struct CardStatusRecord {
+  std::uint64_t total_bytes;
+  std::uint64_t reserved_bytes;
+  std::uint64_t used_bytes;     // by processes: explicit (2 MiB granules) and contexts
+  std::uint64_t now_us;         // CLOCK_REALTIME
+  std::uint32_t gpu_percent;    // of the last finished sample period (1/6 s)
+  std::uint32_t memory_percent;
+  std::uint32_t copy_percent;
+  std::uint32_t contexts;
+  std::uint32_t active;         // not 0: work is on the engine now
+  std::uint32_t reserved;
+  std::uint64_t busy_ns;        // compute engine, since the daemon's start
+};
+
+struct ProcessRecord {
+  std::int32_t pid;
+  std::uint32_t contexts;
+  std::uint64_t used_bytes;  // as the driver would say: granules and contexts
+  char name[16];
+};
+
+struct SampleRecord {
+  std::uint64_t end_us;  // CLOCK_REALTIME at the end of the period
+  std::int32_t pid;      // 0: the card
+  std::uint32_t gpu_percent;
+  std::uint32_t memory_percent;
+  std::uint32_t reserved;
+};
+
+struct AccountRecord {
+  std::int32_t pid;
+  std::uint32_t card;
+  std::uint32_t alive;
+  std::uint32_t contexts;
+  std::uint64_t explicit_bytes;  // exactly what was asked for and granted
+  std::uint64_t explicit_high;   // its highest value ever
+  std::uint64_t granule_bytes;   // what the card lost to it
+  std::uint64_t context_bytes;
+  std::uint64_t gpu_ns;     // compute engine time delivered
+  std::uint64_t copy_ns;    // copy engine time delivered
+  std::uint64_t launches;   // kernels completed
+  std::uint64_t allocations;
+  std::uint64_t refused;    // allocations refused for lack of memory on the card
+  std::uint64_t started_ns;
+  std::uint64_t ended_ns;   // 0: alive
+  char name[16];
+  char cgroup[200];         // cgroup v2 path at connect
+};
+
+struct GroupRecord {
+  char cgroup[200];
+  std::uint32_t card;
+  std::uint32_t processes;       // alive now
+  std::uint64_t explicit_bytes;  // sum over the group's processes
+  std::uint64_t explicit_high;   // highest sum at any instant, kept at every grant
+  std::uint64_t context_bytes;
+  std::uint64_t gpu_ns;
+  std::uint64_t grants;
+};
+
+struct WindowRecord {
+  std::int32_t pid;
+  std::uint32_t card;
+  std::uint64_t start_ns;  // CLOCK_MONOTONIC
+  std::uint64_t gpu_ns;
+};
+
+struct CardTruthRecord {
+  char uuid[48];
+  std::uint32_t card;
+  std::uint32_t contexts;
+  std::uint64_t total_bytes;
+  std::uint64_t explicit_bytes;
+  std::uint64_t context_bytes;
+  std::uint64_t used_bytes;
+  std::uint64_t gpu_ns;      // delivered to processes
+  std::uint64_t switch_ns;   // lost to context switches
+  std::uint64_t switches;
+};
+
+}  // namespace carve::sim
