@@ -1,0 +1,147 @@
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/daemon/account.h"
+#include "sim/model/profiles.h"
+#include "sim/protocol/channel.h"
+#include "sim/protocol/messages.h"
+
+// The kernel side of the simulated driver: who is connected, what each holds, what each card plays.
+// One lock (with priority inheritance, as the timeline runs at real-time priority) covers all of it.
+namespace carve::sim {
+
+struct Client;
+
+/// A stream as the daemon sees it. The shared cell may be written by its client at any time.
+struct Stream {
+  Client* client = nullptr;
+  std::uint32_t index = 0;
+  std::uint32_t card = 0;
+  bool closing = false;
+  StreamCell* cell = nullptr;
+  Command* ring = nullptr;
+  std::uint64_t head = 0;          // commands completed
+  std::uint64_t tail = 0;          // commands seen
+  bool started = false;            // the head command has begun
+  std::uint64_t remaining_ns = 0;  // of the head command, once started
+
+  [[nodiscard]] bool pending() const { return head < tail; }
+  [[nodiscard]] const Command& front() const { return ring[head % kRingSlots]; }
+};
+
+struct Allocation {
+  std::uint32_t card = 0;
+  bool context = false;
+  std::uint64_t bytes = 0;
+};
+
+/// One connection of a process.
+struct Client {
+  std::uint64_t id = 0;  // ever growing: the round-robin order
+  std::int32_t pid = 0;
+  int socket = -1;
+  int pidfd = -1;
+  ClientKind kind = ClientKind::kQuery;
+  std::string name;
+  std::string cgroup;
+  Channel* channel = nullptr;
+  std::uint64_t next_handle = 1;
+  std::unordered_map<std::uint64_t, Allocation> allocations;
+  std::unordered_map<std::uint32_t, std::unique_ptr<Stream>> streams;
+  std::shared_ptr<Account> accounts[kMaxCards];
+};
+
+/// One card's engines.
+struct Engine {
+  std::vector<Stream*> streams;     // open on this card
+  Client* current = nullptr;        // whose context is loaded
+  Stream* running = nullptr;        // on the compute engine
+  Stream* copying = nullptr;        // on the copy engine
+  bool switching = false;
+  std::uint64_t switch_end = 0;
+  std::uint64_t slice_end = 0;
+  std::uint64_t used_bytes = 0;     // by processes: granules and contexts
+  std::uint64_t gpu_ns = 0;
+  std::uint64_t switch_ns = 0;
+  std::uint64_t switches = 0;
+  History busy;                     // compute engine, switches included
+  History copy_busy;
+};
+
+class Kernel {
+ public:
+  Kernel(const Machine& machine, std::uint64_t boot_ns);
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  ~Kernel();
+
+  class Lock {
+   public:
+    explicit Lock(Kernel& kernel) : kernel_(kernel) { pthread_mutex_lock(&kernel_.mutex_); }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    ~Lock() { pthread_mutex_unlock(&kernel_.mutex_); }
+
+   private:
+    Kernel& kernel_;
+  };
+
+  // All that follows wants the lock held.
+
+  Client* add_client(std::unique_ptr<Client> client, std::uint64_t now);
+  /// Gives back all that the client held. Its account stays for a while.
+  void remove_client(Client* client, std::uint64_t now);
+  /// Removes every client whose process is dead; returns their sockets for the server to close.
+  std::vector<int> reap(std::uint64_t now);
+
+  Status allocate(Client& client, std::uint32_t card, std::uint64_t bytes, bool context,
+                  std::uint64_t* handle);
+  Status release(Client& client, std::uint64_t handle, bool context);
+  Status open_stream(Client& client, std::uint32_t card, std::uint64_t* index);
+  Status close_stream(Client& client, std::uint64_t index);
+
+  /// Plays all cards up to `now` (timeline.cc).
+  void advance(std::uint64_t now);
+  /// When the timeline must be looked at again; ~0 when nothing is pending (wake.cc).
+  [[nodiscard]] std::uint64_t next_wake(std::uint64_t now) const;
+  /// True when a client appended or acknowledged something that `advance` has not seen.
+  [[nodiscard]] bool anything_new() const;
+
+  [[nodiscard]] const Machine& machine() const { return machine_; }
+  [[nodiscard]] std::uint64_t boot_ns() const { return boot_ns_; }
+  [[nodiscard]] const Engine& engine(std::uint32_t card) const { return engines_[card]; }
+  [[nodiscard]] const std::unordered_map<int, std::unique_ptr<Client>>& clients() const {
+    return clients_;
+  }
+  [[nodiscard]] const std::deque<std::shared_ptr<Account>>& accounts() const { return accounts_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<Group>>& groups() const { return groups_; }
+
+ private:
+  friend class Timeline;
+  Group* group_of(const std::string& cgroup, std::uint32_t card);
+  void drop_stream(Stream* stream);
+  void charge(Account& account, const Allocation& allocation, std::int64_t sign);
+
+  pthread_mutex_t mutex_;
+  Machine machine_;
+  std::uint64_t boot_ns_;
+  std::uint64_t time_;  // how far the timeline was played
+  std::uint64_t next_client_ = 1;
+  Engine engines_[kMaxCards];
+  std::unordered_map<int, std::unique_ptr<Client>> clients_;  // by socket
+  std::deque<std::shared_ptr<Account>> accounts_;             // the living and the recently dead
+  std::vector<std::unique_ptr<Group>> groups_;
+};
+
+/// CLOCK_MONOTONIC in nanoseconds.
+std::uint64_t monotonic_ns();
+
+}  // namespace carve::sim

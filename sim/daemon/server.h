@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/daemon/kernel.h"
+
+// The socket in front of the kernel side: one thread, one epoll, one answer per request. What a client
+// sends is never trusted: every number is checked where it is used.
+namespace carve::sim {
+
+class Server {
+ public:
+  Server(Kernel& kernel, std::string profile, std::string instance, Bell* bell, int bell_fd);
+
+  /// Binds the socket (replacing a stale one). False with errno set when that is not possible.
+  bool listen_at(const std::string& path);
+  /// Serves until `stop_fd` is readable.
+  void run(int stop_fd);
+
+ private:
+  void accept_client();
+  void serve(int socket);
+  void drop(int socket);
+  void drop_all(const std::vector<int>& sockets);
+  void hello(int socket, const Request& request);
+  void dispatch(Client& client, const Request& request);
+  void query(Client& client, const Request& request, std::uint64_t now);
+
+  Kernel& kernel_;
+  std::string profile_;
+  std::string instance_;
+  Bell* bell_;
+  int bell_fd_;
+  int epoll_ = -1;
+  int listen_ = -1;
+};
+
+}  // namespace carve::sim
