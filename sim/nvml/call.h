@@ -1,0 +1,98 @@
+// The frame that every exported function stands in: library initialised, handle one of ours, lock
+// held, results put where the caller wants them with NVML's own error for each way to be wrong.
+#pragma once
+
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "sim/model/driver_version.h"
+#include "sim/nvml/session.h"
+
+#define CARVE_NVML_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace carve::sim::nvml {
+
+/// The process's library state; library.cc owns it.
+struct Library {
+  std::mutex mutex;
+  unsigned users = 0;  ///< nvmlInit calls without their nvmlShutdown
+  std::unique_ptr<Session> session;
+  int owner_pid = 0;  ///< after fork the child connects for itself
+  Card handles[kMaxCards];
+  unsigned visible = 0;
+};
+Library& library();
+
+/// The session, made again in a child of fork. Call with the lock held.
+Return live_session(Library& lib, Session** out);
+
+/// Everything a query about one card needs.
+struct Here {
+  Library& lib;
+  Session& session;
+  const Card& card;
+  const Model& model;
+  const CardFacts& facts;
+};
+
+/// Runs `f(Session&)` when the library is initialised.
+template <class F>
+Return on_library(F f) {
+  Library& lib = library();
+  std::lock_guard lock(lib.mutex);
+  if (lib.users == 0) return kUninitialized;
+  Session* session = nullptr;
+  if (Return r = live_session(lib, &session); r != kSuccess) return r;
+  return f(*session);
+}
+
+/// Runs `f(const Here&)` when `device` is a handle of a visible card.
+template <class F>
+Return on_card(Device device, F f) {
+  Library& lib = library();
+  std::lock_guard lock(lib.mutex);
+  if (lib.users == 0) return kUninitialized;
+  Session* session = nullptr;
+  if (Return r = live_session(lib, &session); r != kSuccess) return r;
+  for (unsigned i = 0; i < lib.visible; ++i) {
+    if (device != &lib.handles[i]) continue;
+    const Machine& machine = session->machine();
+    return f(Here{lib, *session, lib.handles[i], *machine.model,
+                  machine.cards[lib.handles[i].minor]});
+  }
+  return kInvalidArgument;
+}
+
+/// Writes one value; a null pointer is the caller's error.
+template <class T, class U>
+Return put(T* out, U value) {
+  if (out == nullptr) return kInvalidArgument;
+  *out = static_cast<T>(value);
+  return kSuccess;
+}
+
+/// Writes text and its NUL into `length` bytes.
+inline Return put_text(char* out, unsigned length, std::string_view text) {
+  if (out == nullptr) return kInvalidArgument;
+  if (length < text.size() + 1) return kInsufficientSize;
+  std::memcpy(out, text.data(), text.size());
+  out[text.size()] = '\0';
+  return kSuccess;
+}
+
+/// One value of one card.
+template <class T, class F>
+Return card_value(Device device, T* out, F f) {
+  return on_card(device, [&](const Here& here) { return put(out, f(here)); });
+}
+
+/// What the sensors show, derived from what ran in the last second (physical.cc).
+struct Vitals {
+  std::uint32_t gpu_percent, memory_percent;
+  bool contexts;  ///< some process holds the card
+  std::uint32_t power_mw, celsius, sm_mhz, memory_mhz, pstate;
+};
+Return read_vitals(const Here& here, Vitals* out);
+
+}  // namespace carve::sim::nvml

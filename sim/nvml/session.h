@@ -1,0 +1,65 @@
+// One process's connection to the simulated machine, as NVML uses it: who the cards are, what they
+// hold, what ran on them. Knows the daemon's protocol so that the exported functions need not.
+// Not thread-safe: library.cc calls it under one lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sim/model/profiles.h"
+#include "sim/nvml/nvml_abi.h"
+
+namespace carve::sim::nvml {
+
+/// A card that this process may see: it can open /dev/nvidia<minor>, and that is a character device.
+struct Card {
+  std::uint32_t index = 0;  ///< NVML's index: position among the visible cards, in PCI order
+  std::uint32_t minor = 0;  ///< the machine's card number, N of /dev/nvidiaN
+};
+
+struct MemoryUse {
+  std::uint64_t total = 0;     ///< bytes on the card
+  std::uint64_t reserved = 0;  ///< of them, what no process can have
+  std::uint64_t used = 0;      ///< held by processes (contexts and allocations), without reserved
+};
+
+struct ProcessUse {
+  std::uint32_t pid = 0;    ///< in the daemon's PID namespace
+  std::uint64_t bytes = 0;  ///< contexts and allocations on this card
+};
+
+/// What ran during one sampling period of 1/6 s that ended at time_us.
+struct UsageSample {
+  std::uint64_t time_us = 0;  ///< CLOCK_REALTIME
+  std::uint32_t pid = 0;      ///< 0: the card as a whole
+  std::uint32_t sm = 0;       ///< per cent of the period, rounded down, in which a kernel ran
+  std::uint32_t memory = 0;   ///< per cent of the period in which memory was copied or set
+};
+
+class Session {
+ public:
+  /// Connects to the daemon's socket and looks which cards are visible.
+  ///   errors  kDriverNotLoaded: nobody listens; kUnknown: the daemon does not speak our protocol
+  static Return open(std::unique_ptr<Session>* out);
+  ~Session();
+
+  const Machine& machine() const { return machine_; }
+  const std::vector<Card>& cards() const { return cards_; }
+
+  Return memory(const Card& card, MemoryUse* out);
+  Return processes(const Card& card, std::vector<ProcessUse>* out);
+  /// Samples with time_us > since_us, oldest first; at most the last 72 periods (12 s).
+  Return usage(const Card& card, std::uint64_t since_us, std::vector<UsageSample>* out);
+  /// Nanoseconds since the card came up, and of them, those in which something ran.
+  Return lifetime(const Card& card, std::uint64_t* up_ns, std::uint64_t* busy_ns);
+
+ private:
+  Session() = default;
+  Machine machine_;
+  std::vector<Card> cards_;
+  struct Link;
+  std::unique_ptr<Link> link_;
+};
+
+}  // namespace carve::sim::nvml
