@@ -1,0 +1,38 @@
+// carve-attack NAME --bytes N --hold-ms N: one way around the library, tried from inside a slice.
+//
+// Prints one line of JSON: what it held and what it was told. Whether that means "held" or "caught" is for the
+// runner to say, from the simulated driver's account (attack_table.py). Exit status 0 when the attack was
+// carried out, whatever came of it; 3 when its precondition is missing here, with the reason.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <unistd.h>
+
+#include "tests/attacks/attack.h"
+
+namespace {
+
+int usage() {
+  std::fprintf(stderr, "usage: carve-attack NAME [--bytes N] [--hold-ms N]\nnames:");
+  for (const auto& row : carve::attacks::attacks()) std::fprintf(stderr, " %s", row.name);
+  std::fprintf(stderr, "\n");
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  carve::attacks::Options options;
+  options.self = argv[0];
+  if (argc < 2) return usage();
+  for (int i = 2; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--bytes") == 0) options.bytes = std::strtoull(argv[i + 1], nullptr, 10);
+    else if (std::strcmp(argv[i], "--hold-ms") == 0) options.hold_ms = std::strtoull(argv[i + 1], nullptr, 10);
+    else return usage();
+  }
+  for (const auto& row : carve::attacks::attacks()) {
+    if (std::strcmp(row.name, argv[1]) == 0) return row.run(options);
+  }
+  return usage();
+}

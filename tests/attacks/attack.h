@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tests/attacks/driver.h"
+
+namespace carve::attacks {
+
+struct Options {
+  std::string self;                           // this program's path, to run it again another way
+  std::uint64_t bytes = 2ULL << 30;           // how much to take
+  std::uint64_t step = 64ULL << 20;           // at a time
+  std::uint64_t hold_ms = 1500;               // how long to keep what was taken
+};
+
+struct Attack {
+  const char* name;
+  int (*run)(const Options&);
+};
+
+/// All attacks, one row each: ways to reach the driver, and things done to one's own pages.
+std::span<const Attack> attacks();
+
+/// Prints the line of JSON, keeps what was taken for `hold_ms`, and gives the exit status 0.
+int report_and_hold(const char* name, const Taken& taken, const Options& options, const std::string& note = "");
+
+/// Says why the attack cannot be carried out here; gives the exit status 3.
+int precondition_missing(const char* name, const std::string& why);
+
+// Rows that live in files of their own.
+int pages_truncated(const Options&);
+int pages_locked(const Options&);
+int pages_noise(const Options&);
+int pages_lied(const Options&);
+int grant_written(const Options&);
+int stopped_in_lease(const Options&);
+
+}  // namespace carve::attacks

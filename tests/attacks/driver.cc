@@ -1,0 +1,94 @@
+#include "tests/attacks/driver.h"
+
+#include <dlfcn.h>
+
+namespace carve::attacks {
+namespace {
+
+// The ABI, as far as it is used here: CUresult is an int, handles are pointers, a CUdeviceptr is 8 bytes.
+using Init = int (*)(unsigned);
+using DeviceGet = int (*)(int*, int);
+using Retain = int (*)(void**, int);
+using SetCurrent = int (*)(void*);
+using Alloc = int (*)(std::uint64_t*, std::size_t);
+using ModuleLoad = int (*)(void**, const void*);
+using GetFunction = int (*)(void**, void*, const char*);
+using Launch = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                       void**);
+using GetProc = int (*)(const char*, void**, int, std::uint64_t, int*);
+
+constexpr int kNotFound = -1;
+
+template <class F>
+F entry(const Find& find, const char* name) {
+  return reinterpret_cast<F>(find(name));
+}
+
+int open_device(const Find& find) {
+  const auto init = entry<Init>(find, "cuInit");
+  const auto device_get = entry<DeviceGet>(find, "cuDeviceGet");
+  const auto retain = entry<Retain>(find, "cuDevicePrimaryCtxRetain");
+  const auto set_current = entry<SetCurrent>(find, "cuCtxSetCurrent");
+  if (!init || !device_get || !retain || !set_current) return kNotFound;
+  int device = 0;
+  void* context = nullptr;
+  if (const int status = init(0)) return status;
+  if (const int status = device_get(&device, 0)) return status;
+  if (const int status = retain(&context, device)) return status;
+  return set_current(context);
+}
+
+constexpr char kModule[] =
+    "// carve.duration_us=500\n.version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry carve_spin_500us()\n{\n  ret;\n}\n";
+
+}  // namespace
+
+Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step) {
+  Taken taken;
+  taken.refused_with = open_device(find);
+  taken.reached_driver = taken.refused_with != kNotFound;
+  if (taken.refused_with != 0) return taken;
+  // The older name is the way of an attacker who hopes that only the newer one is covered.
+  auto alloc = entry<Alloc>(find, "cuMemAlloc_v2");
+  if (!alloc) alloc = entry<Alloc>(find, "cuMemAlloc");
+  while (alloc && taken.bytes < target) {
+    std::uint64_t address = 0;
+    taken.refused_with = alloc(&address, step);
+    if (taken.refused_with != 0) break;
+    taken.bytes += step;
+  }
+  return taken;
+}
+
+int launch_kernels(const Find& find, unsigned launches) {
+  if (const int status = open_device(find)) return status;
+  const auto load = entry<ModuleLoad>(find, "cuModuleLoadData");
+  const auto get = entry<GetFunction>(find, "cuModuleGetFunction");
+  const auto launch = entry<Launch>(find, "cuLaunchKernel");
+  if (!load || !get || !launch) return kNotFound;
+  void* module = nullptr;
+  void* function = nullptr;
+  if (const int status = load(&module, kModule)) return status;
+  if (const int status = get(&function, module, "carve_spin_500us")) return status;
+  for (unsigned i = 0; i < launches; ++i) {
+    if (const int status = launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr)) return status;
+  }
+  return 0;
+}
+
+Find in_handle(void* handle) {
+  return [handle](const char* name) { return handle ? dlsym(handle, name) : nullptr; };
+}
+
+Find by_get_proc_address(void* handle) {
+  const auto get = handle ? reinterpret_cast<GetProc>(dlsym(handle, "cuGetProcAddress_v2")) : nullptr;
+  return [get](const char* name) -> void* {
+    void* found = nullptr;
+    int status = 0;
+    if (get) get(name, &found, 12000, 0, &status);
+    return found;
+  };
+}
+
+}  // namespace carve::attacks

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+// The few driver entry points an attack needs, found by whatever way the attack is about.
+namespace carve::attacks {
+
+using Find = std::function<void*(const char*)>;
+
+/// Takes memory on device 0 in `step` bytes until `target` is held or the driver says no.
+struct Taken {
+  std::uint64_t bytes = 0;
+  int refused_with = 0;  // the CUresult that ended it, 0 when the target was reached
+  bool reached_driver = false;
+};
+
+/// Initialises the driver found by `find` and takes memory; keeps all of it.
+Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step);
+
+/// Launches `launches` kernels of our own sample module on device 0 without waiting for them.
+/// Returns the CUresult that ended it, 0 when all were launched.
+int launch_kernels(const Find& find, unsigned launches);
+
+/// Finds by dlsym on `handle`.
+Find in_handle(void* handle);
+
+/// Finds through cuGetProcAddress_v2 of `handle`, everything but that name itself.
+Find by_get_proc_address(void* handle);
+
+}  // namespace carve::attacks
