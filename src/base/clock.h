@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+
+namespace carve {
+
+/// Time as a parameter. Nothing outside cmd/ asks the system for it; tests use ManualClock and never sleep.
+/// Safe from any thread.
+class Clock {
+ public:
+  using Duration = std::chrono::nanoseconds;
+  using Time = std::chrono::time_point<std::chrono::steady_clock, Duration>;      // since boot, for spans
+  using WallTime = std::chrono::time_point<std::chrono::system_clock, Duration>;  // UTC, for people
+
+  virtual ~Clock() = default;
+  [[nodiscard]] virtual Time now() const = 0;
+  [[nodiscard]] virtual WallTime wall_now() const = 0;
+  /// Waits until `deadline`; false when `stop` was asked for first.
+  virtual bool sleep_until(Time deadline, const std::stop_token& stop) = 0;
+  bool sleep_for(Duration duration, const std::stop_token& stop) {
+    return sleep_until(now() + duration, stop);
+  }
+};
+
+/// The system's clocks.
+class SystemClock final : public Clock {
+ public:
+  [[nodiscard]] Time now() const override;
+  [[nodiscard]] WallTime wall_now() const override;
+  bool sleep_until(Time deadline, const std::stop_token& stop) override;
+};
+
+/// Stands still until it is told to move; starts at 1 s after its epoch, on 2026-01-01 00:00:00 UTC.
+class ManualClock final : public Clock {
+ public:
+  [[nodiscard]] Time now() const override;
+  [[nodiscard]] WallTime wall_now() const override;
+  bool sleep_until(Time deadline, const std::stop_token& stop) override;
+  /// Moves both times and wakes whoever's deadline has come.
+  void advance(Duration duration);
+  /// Blocks until `count` threads sleep on this clock: then advance() cannot come too early.
+  void wait_for_sleepers(int count);
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable_any moved_;
+  Duration passed_ = std::chrono::seconds(1);
+  int sleepers_ = 0;
+};
+
+}  // namespace carve

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+namespace carve {
+
+/// error: a person must act; warn: degraded, heals itself; info: state changed; debug: off in production.
+enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError };
+[[nodiscard]] std::string_view to_string(LogLevel level);  // debug, info, warn, error
+[[nodiscard]] std::optional<LogLevel> log_level_from(std::string_view word);
+
+/// One key and its value. The value is looked at during the call only.
+struct LogField {
+  std::string_view key;
+  std::variant<std::string_view, std::int64_t, std::uint64_t, double, bool> value;
+
+  LogField(std::string_view k, std::string_view v) : key(k), value(v) {}
+  LogField(std::string_view k, const std::string& v) : key(k), value(std::string_view(v)) {}
+  LogField(std::string_view k, const char* v) : key(k), value(std::string_view(v)) {}
+  LogField(std::string_view k, bool v) : key(k), value(v) {}
+  LogField(std::string_view k, double v) : key(k), value(v) {}
+  template <class T>
+    requires std::is_integral_v<T>
+  LogField(std::string_view k, T v) : key(k) {
+    if constexpr (std::is_signed_v<T>) {
+      value = static_cast<std::int64_t>(v);
+    } else {
+      value = static_cast<std::uint64_t>(v);
+    }
+  }
+};
+
+/// Writes one JSON line per call: {"ts":…,"level":…,"msg":…,key:value…}. The message is a constant in lower
+/// case; what varies goes into fields; `hint` is the field that tells a person the cure. Log where an error
+/// is handled, not where it is returned. No secrets. Safe from any thread; the level can be changed at any
+/// time. It is not a trace: nothing per kernel launch or per allocation.
+class Log {
+ public:
+  using Fields = std::initializer_list<LogField>;
+  using Sink = std::function<void(std::string_view line)>;
+
+  /// To stderr, each line in one write.
+  Log();
+  /// To `sink` (tests), without the line's end.
+  explicit Log(Sink sink);
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  void debug(std::string_view message, Fields fields = {}) { write(LogLevel::kDebug, message, fields); }
+  void info(std::string_view message, Fields fields = {}) { write(LogLevel::kInfo, message, fields); }
+  void warn(std::string_view message, Fields fields = {}) { write(LogLevel::kWarn, message, fields); }
+  void error(std::string_view message, Fields fields = {}) { write(LogLevel::kError, message, fields); }
+
+  void set_level(LogLevel level);
+  [[nodiscard]] LogLevel level() const;
+
+ private:
+  void write(LogLevel level, std::string_view message, Fields fields);
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace carve

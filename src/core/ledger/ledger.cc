@@ -1,0 +1,289 @@
+#include "core/ledger/ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "core/model/record.h"
+
+namespace carve {
+namespace {
+
+bool part_before(const Slice& a, const Slice& b) {
+  return std::tie(a.owner, a.part) < std::tie(b.owner, b.part);
+}
+
+bool same_part(const Slice& a, const Slice& b) { return a.owner == b.owner && a.part == b.part; }
+
+/// The use that these slices (sorted by owner) add up to.
+CardUse sum_of(const std::vector<Slice>& slices) {
+  CardUse use;
+  const Slice* const end = slices.data() + slices.size();
+  for (const Slice* first = slices.data(); first != end;) {
+    const Slice* last = first;
+    while (last != end && last->owner == first->owner) ++last;
+    const Holding holding = holding_of(first, last);
+    use.memory += holding.memory;
+    use.compute += holding.compute;
+    use.exclusive = use.exclusive || holding.exclusive;
+    ++use.owners;
+    first = last;
+  }
+  use.slices = static_cast<std::uint32_t>(slices.size());
+  return use;
+}
+
+/// Why an exclusive slice cannot stand beside the others on this card; empty when it can, or there is none.
+std::string exclusive_conflict(const std::vector<Slice>& slices) {
+  for (const Slice& alone : slices) {
+    if (!alone.exclusive) continue;
+    for (const Slice& other : slices) {
+      if (same_part(alone, other)) continue;
+      if (other.owner != alone.owner || other.phase == alone.phase) {
+        return fmt::format("{}/{} has or wants it alone, beside {}/{}", alone.owner.uid, alone.part,
+                           other.owner.uid, other.part);
+      }
+    }
+  }
+  return {};
+}
+
+/// Why the card cannot go from `before` to `after`; empty when it can.
+std::string misfit(const CardState& before, const CardState& after) {
+  if (std::string conflict = exclusive_conflict(after.slices); !conflict.empty()) {
+    return fmt::format("{}: {}", after.card.id.str(), conflict);
+  }
+  std::string text;
+  if (after.use.memory > after.card.memory) {
+    text = human_less(before.card.memory - before.use.memory, after.use.memory - before.use.memory);
+    text.insert(text.find(" <"), " free");
+  }
+  if (after.use.compute > after.card.compute) {
+    if (!text.empty()) text += "; ";
+    text += fmt::format("compute {} free < {}",
+                        (before.card.compute - before.use.compute).hundredths(),
+                        (after.use.compute - before.use.compute).hundredths());
+  }
+  return text.empty() ? text : fmt::format("{}: {}", after.card.id.str(), text);
+}
+
+Result<void> check_slice(const Slice& slice) {
+  Record alone{0, slice.owner, {RecordPart{slice.part, slice.phase, slice.exclusive, slice.whole,
+                                           slice.share, slice.priority, slice.dialect,
+                                           {RecordCard{slice.card, slice.memory, slice.compute}}}}};
+  return joined(validate(alone));
+}
+
+}  // namespace
+
+Holding holding_of(const Slice* begin, const Slice* end) {
+  Holding run;
+  Holding init;
+  for (const Slice* slice = begin; slice != end; ++slice) {
+    if (slice->phase == Phase::kInit) {
+      init.memory = std::max(init.memory, slice->memory);
+      init.compute = std::max(init.compute, slice->guarantee());
+    } else {
+      run.memory += slice->memory;
+      run.compute += slice->guarantee();
+    }
+    run.exclusive = run.exclusive || slice->exclusive;
+  }
+  run.memory = std::max(run.memory, init.memory);
+  run.compute = std::max(run.compute, init.compute);
+  return run;
+}
+
+CardState* Ledger::find_mutable(const CardId& card) {
+  return const_cast<CardState*>(find(card));
+}
+
+const CardState* Ledger::find(const CardId& card) const {
+  const auto at = std::lower_bound(
+      cards_.begin(), cards_.end(), card,
+      [](const CardState& state, const CardId& id) { return state.card.id < id; });
+  return at != cards_.end() && at->card.id == card ? &*at : nullptr;
+}
+
+Result<void> Ledger::put_card(Card card) {
+  if (!valid_name(card.id.str())) {
+    return fail(Code::kInvalidArgument, "card: uuid: 1 to 253 letters, digits and . _ : / - are legal");
+  }
+  if (card.memory == Bytes(0) || card.compute != CoreShare::whole()) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("card {}: {} of memory and compute {}: a card has some memory and 100",
+                            card.id.str(), to_human(card.memory), card.compute.hundredths()));
+  }
+  CardState* known = find_mutable(card.id);
+  if (known == nullptr) {
+    CardState state{std::move(card), {}, {}};
+    const auto at = std::lower_bound(
+        cards_.begin(), cards_.end(), state.card.id,
+        [](const CardState& other, const CardId& id) { return other.card.id < id; });
+    cards_.insert(at, std::move(state));
+    return {};
+  }
+  if (known->use.memory > card.memory) {
+    return fail(Code::kFailedPrecondition,
+                fmt::format("card {}: its new size {} is below the {} that its slices hold",
+                            card.id.str(), to_human(card.memory), to_human(known->use.memory)));
+  }
+  known->card = std::move(card);
+  return {};
+}
+
+Result<void> Ledger::remove_card(const CardId& card) {
+  const CardState* state = find(card);
+  if (state == nullptr) return fail(Code::kNotFound, fmt::format("no card {}", card.str()));
+  if (!state->slices.empty()) {
+    return fail(Code::kFailedPrecondition,
+                fmt::format("card {}: {} slices are on it", card.str(), state->slices.size()));
+  }
+  cards_.erase(cards_.begin() + (state - cards_.data()));
+  return {};
+}
+
+Result<void> Ledger::set_health(const CardId& card, Health health) {
+  CardState* state = find_mutable(card);
+  if (state == nullptr) return fail(Code::kNotFound, fmt::format("no card {}", card.str()));
+  state->card.health = std::move(health);
+  return {};
+}
+
+Result<void> Ledger::add(const std::vector<Slice>& slices, Admission admission) {
+  return exchange(nullptr, {}, slices, admission);
+}
+
+Result<void> Ledger::replace(const Owner& owner, const std::string& part,
+                             const std::vector<Slice>& slices, Admission admission) {
+  for (const Slice& slice : slices) {
+    if (slice.owner != owner || slice.part != part) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("replace of {}/{} with a slice of {}/{}", owner.uid, part,
+                              slice.owner.uid, slice.part));
+    }
+  }
+  return exchange(&owner, part, slices, admission);
+}
+
+Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
+                              const std::vector<Slice>& slices, Admission admission) {
+  // Work on copies of the cards that are touched; put them back only when all of them fit.
+  std::map<CardId, std::pair<CardState, CardState>> touched;  // before (without the old part), after
+  if (owner != nullptr) {
+    for (const CardState& state : cards_) {
+      CardState without = state;
+      std::erase_if(without.slices,
+                    [&](const Slice& s) { return s.owner == *owner && s.part == part; });
+      if (without.slices.size() == state.slices.size()) continue;
+      without.use = sum_of(without.slices);
+      touched.emplace(state.card.id, std::pair(without, without));
+    }
+  }
+  for (const Slice& slice : slices) {
+    CARVE_TRY_VOID(check_slice(slice));
+    const CardState* known = find(slice.card);
+    if (known == nullptr) {
+      return fail(Code::kNotFound, fmt::format("no card {}", slice.card.str()));
+    }
+    if (admission == Admission::kNew && !known->card.health.ok) {
+      return fail(Code::kUnavailable, fmt::format("{}: unhealthy: {}", slice.card.str(),
+                                                  known->card.health.reason));
+    }
+    auto [at, fresh] = touched.try_emplace(slice.card, *known, *known);
+    std::vector<Slice>& held = at->second.second.slices;
+    const auto place = std::lower_bound(held.begin(), held.end(), slice, part_before);
+    if (place != held.end() && same_part(*place, slice)) {
+      return fail(Code::kAlreadyExists, fmt::format("{}: {}/{} holds on it already",
+                                                    slice.card.str(), slice.owner.uid, slice.part));
+    }
+    held.insert(place, slice);
+  }
+  std::string misfits;
+  for (auto& [id, states] : touched) {
+    states.second.use = sum_of(states.second.slices);
+    const std::string why = misfit(states.first, states.second);
+    if (!why.empty()) misfits += (misfits.empty() ? "" : "; ") + why;
+  }
+  if (!misfits.empty()) return fail(Code::kResourceExhausted, std::move(misfits));
+  for (auto& [id, states] : touched) *find_mutable(id) = std::move(states.second);
+  return {};
+}
+
+Result<void> Ledger::remove(const Owner& owner, const std::string& part) {
+  bool found = false;
+  for (CardState& state : cards_) {
+    const auto gone = std::erase_if(
+        state.slices, [&](const Slice& s) { return s.owner == owner && s.part == part; });
+    if (gone == 0) continue;
+    found = true;
+    state.use = sum_of(state.slices);
+  }
+  if (found) return {};
+  return fail(Code::kNotFound, fmt::format("{} {}/{} holds nothing", to_string(owner.kind),
+                                           owner.uid, part));
+}
+
+std::size_t Ledger::remove_owner(const Owner& owner) {
+  std::size_t freed = 0;
+  for (CardState& state : cards_) {
+    const auto gone =
+        std::erase_if(state.slices, [&](const Slice& s) { return s.owner == owner; });
+    if (gone == 0) continue;
+    freed += gone;
+    state.use = sum_of(state.slices);
+  }
+  return freed;
+}
+
+std::vector<Slice> Ledger::slices_of(const Owner& owner, const std::string& part) const {
+  std::vector<Slice> out;
+  for (const CardState& state : cards_) {
+    for (const Slice& slice : state.slices) {
+      if (slice.owner == owner && slice.part == part) out.push_back(slice);
+    }
+  }
+  return out;
+}
+
+std::vector<Slice> Ledger::slices_of(const Owner& owner) const {
+  std::vector<Slice> out;
+  for (const CardState& state : cards_) {
+    for (const Slice& slice : state.slices) {
+      if (slice.owner == owner) out.push_back(slice);
+    }
+  }
+  return out;
+}
+
+std::vector<Slice> Ledger::slices() const {
+  std::vector<Slice> out;
+  for (const CardState& state : cards_) {
+    out.insert(out.end(), state.slices.begin(), state.slices.end());
+  }
+  return out;
+}
+
+Result<void> Ledger::audit() const {
+  for (const CardState& state : cards_) {
+    const CardUse again = sum_of(state.slices);
+    if (!(again == state.use)) {
+      return fail(Code::kInternal,
+                  fmt::format("card {}: {} and compute {} are booked, its slices hold {} and {}",
+                              state.card.id.str(), to_human(state.use.memory),
+                              state.use.compute.hundredths(), to_human(again.memory),
+                              again.compute.hundredths()));
+    }
+    if (again.memory > state.card.memory || again.compute > state.card.compute ||
+        !exclusive_conflict(state.slices).empty()) {
+      return fail(Code::kInternal, fmt::format("card {}: its slices hold more than it has",
+                                               state.card.id.str()));
+    }
+  }
+  return {};
+}
+
+}  // namespace carve

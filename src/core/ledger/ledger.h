@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "core/model/card.h"
+#include "core/model/slice.h"
+
+namespace carve {
+
+/// What one owner's slices come to on one card: the larger of (any init part, the sum of the run parts).
+struct Holding {
+  Bytes memory;
+  CoreShare compute;       // guaranteed
+  bool exclusive = false;  // nobody else may hold on this card
+  friend bool operator==(const Holding&, const Holding&) = default;
+};
+
+/// The holding of these slices, all of one owner on one card.
+///   cost    O(slices), no allocation; pure
+///   source  Kubernetes: a pod needs max(each init container, sum of containers) of a resource
+[[nodiscard]] Holding holding_of(const Slice* begin, const Slice* end);
+
+/// A card's use at this moment.
+struct CardUse {
+  Bytes memory;            // set aside
+  CoreShare compute;       // guaranteed
+  bool exclusive = false;  // somebody has the card alone
+  std::uint32_t slices = 0;
+  std::uint32_t owners = 0;
+  friend bool operator==(const CardUse&, const CardUse&) = default;
+};
+
+/// A card, its use, and who holds on it.
+struct CardState {
+  Card card;
+  CardUse use;
+  std::vector<Slice> slices;  // sorted by (owner, part); what `use` is the sum of
+
+  [[nodiscard]] Bytes free_memory() const { return use.exclusive ? Bytes() : card.memory - use.memory; }
+  [[nodiscard]] CoreShare free_compute() const {
+    return use.exclusive ? CoreShare() : card.compute - use.compute;
+  }
+  friend bool operator==(const CardState&, const CardState&) = default;
+};
+
+/// Per card the sum of its slices: the only truth about what is free, for all dialects together. A refused
+/// call changes nothing. Identity is (owner, part, card). Pure values: copying it is taking a snapshot.
+/// Not thread-safe: it has one writer. It chooses nothing; that is policy/.
+class Ledger {
+ public:
+  /// New slices are refused on an unhealthy card; those that are only read back after a restart are not.
+  enum class Admission : std::uint8_t { kNew, kRestored };
+
+  /// Adds a card, or updates one that is there (health, minor, …).
+  ///   errors  kInvalidArgument: no UUID, no memory; kFailedPrecondition: it holds more than the new size
+  Result<void> put_card(Card card);
+  /// kNotFound; kFailedPrecondition while somebody holds on it (a lost card is unhealthy, not removed).
+  Result<void> remove_card(const CardId& card);
+  /// kNotFound when there is no such card.
+  Result<void> set_health(const CardId& card, Health health);
+
+  /// Books all of `slices`, or none of them.
+  ///   errors  kInvalidArgument: illegal slice, or the same one twice; kNotFound: no such card;
+  ///           kAlreadyExists: (owner, part, card) holds already; kUnavailable: unhealthy;
+  ///           kResourceExhausted: it does not fit, with the numbers of every card that is too full
+  ///   cost    O(slices on the cards that are touched)
+  Result<void> add(const std::vector<Slice>& slices, Admission admission = Admission::kNew);
+
+  /// Frees what (owner, part) holds on all cards and books `slices` (all of that part) instead, or changes
+  /// nothing. Errors as add(), without kAlreadyExists.
+  Result<void> replace(const Owner& owner, const std::string& part, const std::vector<Slice>& slices,
+                       Admission admission = Admission::kNew);
+
+  /// Frees what (owner, part) holds. kNotFound when it holds nothing.
+  Result<void> remove(const Owner& owner, const std::string& part);
+  /// Frees all that the owner holds; the number of slices that were freed.
+  std::size_t remove_owner(const Owner& owner);
+
+  /// All cards, sorted by UUID.
+  [[nodiscard]] const std::vector<CardState>& cards() const { return cards_; }
+  /// nullptr when there is no such card; valid until the next put_card or remove_card.
+  [[nodiscard]] const CardState* find(const CardId& card) const;
+  /// What the owner's part holds, sorted by card; empty when nothing.
+  [[nodiscard]] std::vector<Slice> slices_of(const Owner& owner, const std::string& part) const;
+  [[nodiscard]] std::vector<Slice> slices_of(const Owner& owner) const;
+  /// Every slice, sorted by (card, owner, part).
+  [[nodiscard]] std::vector<Slice> slices() const;
+
+  /// Adds every card up again from its slices; an Error (kInternal) names the first sum that differs or is
+  /// above its card. For doctor and tests: it cannot fail unless this class is wrong.
+  [[nodiscard]] Result<void> audit() const;
+
+  friend bool operator==(const Ledger& a, const Ledger& b) { return a.cards_ == b.cards_; }
+
+ private:
+  [[nodiscard]] CardState* find_mutable(const CardId& card);
+  /// Frees (owner, part) where `owner` is given, then books; all or nothing.
+  Result<void> exchange(const Owner* owner, const std::string& part, const std::vector<Slice>& slices,
+                        Admission admission);
+
+  std::vector<CardState> cards_;
+};
+
+}  // namespace carve

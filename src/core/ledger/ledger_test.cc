@@ -1,0 +1,152 @@
+#include "core/ledger/ledger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace carve {
+namespace {
+
+using testing::HasSubstr;
+
+const CardId kA("GPU-a");
+const CardId kB("GPU-b");
+
+Ledger two_cards() {
+  Ledger ledger;
+  for (const CardId& id : {kA, kB}) {
+    Card card;
+    card.id = id;
+    card.memory = Bytes::gib(16);
+    EXPECT_TRUE(ledger.put_card(card));
+  }
+  return ledger;
+}
+
+Slice slice(const std::string& uid, const std::string& part, const CardId& card, std::uint64_t gib,
+            std::uint32_t compute) {
+  Slice s;
+  s.owner = Owner{OwnerKind::kPod, uid};
+  s.part = part;
+  s.card = card;
+  s.memory = Bytes::gib(gib);
+  s.compute = CoreShare(compute);
+  if (compute == 0) s.share = ShareClass::kBestEffort;
+  return s;
+}
+
+TEST(Ledger, WhatDoesNotFitIsRefusedWithTheNumbersAndChangesNothing) {
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.add({slice("x", "c", kA, 13, 80)}));
+  const Ledger before = ledger;
+  const auto refused = ledger.add({slice("y", "c", kB, 1, 10), slice("y", "c", kA, 4, 30)});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(refused.error().what, "GPU-a: 3 GiB free < 4 GiB; compute 20 free < 30");
+  EXPECT_EQ(ledger, before);
+}
+
+TEST(Ledger, BesteffortTakesNoComputeGuarantee) {
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.add({slice("x", "c", kA, 1, 100)}));
+  Slice wish = slice("y", "c", kA, 1, 50);
+  wish.share = ShareClass::kBestEffort;
+  ASSERT_TRUE(ledger.add({wish}));
+  EXPECT_EQ(ledger.find(kA)->use.compute, CoreShare(100));
+}
+
+TEST(Ledger, IdentityIsTheOwnersUidAndThePart) {
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.add({slice("x", "c", kA, 1, 1)}));
+  EXPECT_EQ(ledger.add({slice("x", "c", kA, 1, 1)}).error().code, Code::kAlreadyExists);
+  EXPECT_TRUE(ledger.add({slice("x", "d", kA, 1, 1)}));
+  EXPECT_TRUE(ledger.add({slice("z", "c", kA, 1, 1)}));
+  Slice claim = slice("x", "c", kA, 1, 1);
+  claim.owner.kind = OwnerKind::kClaim;
+  EXPECT_TRUE(ledger.add({claim}));
+  EXPECT_TRUE(ledger.remove(Owner{OwnerKind::kPod, "x"}, "c"));
+  EXPECT_EQ(ledger.remove(Owner{OwnerKind::kPod, "x"}, "c").error().code, Code::kNotFound);
+  EXPECT_EQ(ledger.find(kA)->use.memory, Bytes::gib(3));
+}
+
+TEST(Ledger, AnInitContainerIsCountedOnlyAboveTheSumOfTheOthers) {
+  Ledger ledger = two_cards();
+  Slice init = slice("x", "init", kA, 6, 60);
+  init.phase = Phase::kInit;
+  Slice second = slice("x", "init2", kA, 5, 90);
+  second.phase = Phase::kInit;
+  ASSERT_TRUE(ledger.add({init, second, slice("x", "c", kA, 4, 30), slice("x", "d", kA, 4, 30)}));
+  EXPECT_EQ(ledger.find(kA)->use.memory, Bytes::gib(8));
+  EXPECT_EQ(ledger.find(kA)->use.compute, CoreShare(90));
+  EXPECT_EQ(ledger.find(kA)->use.owners, 1u);
+  ASSERT_TRUE(ledger.remove(Owner{OwnerKind::kPod, "x"}, "init2"));
+  EXPECT_EQ(ledger.find(kA)->use.compute, CoreShare(60));
+  EXPECT_TRUE(ledger.add({slice("y", "c", kA, 8, 40)})) << "only the maximum is held";
+}
+
+TEST(Ledger, ACardThatSomebodyHasAloneTakesNobodyElse) {
+  Ledger ledger = two_cards();
+  Slice alone = slice("x", "c", kA, 1, 10);
+  alone.exclusive = true;
+  ASSERT_TRUE(ledger.add({alone}));
+  const auto refused = ledger.add({slice("y", "c", kA, 1, 1)});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().what, HasSubstr("x/c has or wants it alone"));
+  EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes(0));
+  alone.owner.uid = "z";
+  alone.card = kB;
+  ASSERT_TRUE(ledger.add({slice("y", "c", kB, 1, 1)}));
+  EXPECT_EQ(ledger.add({alone}).error().code, Code::kResourceExhausted);
+}
+
+TEST(Ledger, ReplaceCountsWhatItFreesAndIsAllOrNothing) {
+  Ledger ledger = two_cards();
+  const Owner x{OwnerKind::kPod, "x"};
+  ASSERT_TRUE(ledger.add({slice("x", "c", kA, 12, 60)}));
+  ASSERT_TRUE(ledger.replace(x, "c", {slice("x", "c", kA, 16, 100)}));
+  EXPECT_EQ(ledger.find(kA)->use.memory, Bytes::gib(16));
+  const Ledger before = ledger;
+  EXPECT_FALSE(ledger.replace(x, "c", {slice("x", "c", kA, 17, 100)}));
+  EXPECT_FALSE(ledger.replace(x, "c", {slice("y", "c", kA, 1, 1)}));
+  EXPECT_EQ(ledger, before);
+  ASSERT_TRUE(ledger.replace(x, "c", {slice("x", "c", kB, 16, 100)}));
+  EXPECT_EQ(ledger.find(kA)->use, CardUse{});
+}
+
+TEST(Ledger, AnUnhealthyCardTakesNothingNewButGivesBackWhatWasThere) {
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.set_health(kA, Health{false, "XID 79"}));
+  EXPECT_EQ(ledger.add({slice("x", "c", kA, 1, 1)}).error().code, Code::kUnavailable);
+  EXPECT_TRUE(ledger.add({slice("x", "c", kA, 1, 1)}, Ledger::Admission::kRestored));
+  ASSERT_TRUE(ledger.set_health(kA, Health{}));
+  EXPECT_TRUE(ledger.add({slice("y", "c", kA, 1, 1)}));
+}
+
+TEST(Ledger, ACardInUseIsNeitherRemovedNorMadeSmallerThanItsUse) {
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.add({slice("x", "c", kA, 4, 1)}));
+  EXPECT_EQ(ledger.remove_card(kA).error().code, Code::kFailedPrecondition);
+  Card smaller = ledger.find(kA)->card;
+  smaller.memory = Bytes::gib(3);
+  EXPECT_EQ(ledger.put_card(smaller).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(ledger.remove_owner(Owner{OwnerKind::kPod, "x"}), 1u);
+  EXPECT_TRUE(ledger.put_card(smaller));
+  EXPECT_TRUE(ledger.remove_card(kA));
+  EXPECT_EQ(ledger.cards().size(), 1u);
+  EXPECT_EQ(ledger.find(kA), nullptr);
+}
+
+TEST(Ledger, IllegalSlicesAndCardsAreRefused) {
+  Ledger ledger = two_cards();
+  EXPECT_EQ(ledger.add({slice("x", "c", CardId("GPU-z"), 1, 1)}).error().code, Code::kNotFound);
+  EXPECT_EQ(ledger.add({slice("", "c", kA, 1, 1)}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(ledger.add({slice("x", "c", kA, 0, 1)}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(ledger.add({slice("x", "c", kA, 1, 101)}).error().code, Code::kInvalidArgument);
+  Slice huge = slice("x", "c", kA, 1, 1);
+  huge.memory = Bytes::max();
+  EXPECT_EQ(ledger.add({huge}).error().code, Code::kResourceExhausted);
+  EXPECT_FALSE(ledger.put_card(Card{}));
+  EXPECT_EQ(ledger.slices().size(), 0u);
+}
+
+}  // namespace
+}  // namespace carve

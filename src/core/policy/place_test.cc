@@ -1,0 +1,156 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/policy/policy.h"
+
+namespace carve {
+namespace {
+
+using testing::HasSubstr;
+
+Card card(const std::string& name, std::uint64_t gib = 16, const std::string& model = "NVIDIA T4") {
+  Card c;
+  c.id = CardId("GPU-" + name);
+  c.model = model;
+  c.memory = Bytes::gib(gib);
+  return c;
+}
+
+Ledger ledger_of(const std::vector<Card>& cards) {
+  Ledger ledger;
+  for (const Card& c : cards) EXPECT_TRUE(ledger.put_card(c));
+  return ledger;
+}
+
+Request fraction(std::uint64_t gib, std::uint32_t cores) {
+  Request request;
+  request.memory = MemoryAsk::of(Bytes::gib(gib));
+  request.compute = CoreShare(cores);
+  if (cores == 0) request.share = ShareClass::kBestEffort;
+  return request;
+}
+
+void hold(Ledger& ledger, const std::string& uid, const Request& request, const std::string& name) {
+  std::vector<PlacedCard> at = {{CardId("GPU-" + name),
+                                 request.memory.on(ledger.find(CardId("GPU-" + name))->card.memory),
+                                 request.compute}};
+  const auto held = ledger.add(slices_for(Owner{OwnerKind::kLocal, uid}, "main", request, at));
+  ASSERT_TRUE(held) << held.error().what;
+}
+
+std::string chosen(const Result<std::vector<PlacedCard>>& placed) {
+  if (!placed) return placed.error().what;
+  std::string text;
+  for (const PlacedCard& c : *placed) text += (text.empty() ? "" : " ") + c.card.str();
+  return text;
+}
+
+const PolicyRow& binpack() { return **policy_named("binpack"); }
+const PolicyRow& spread() { return **policy_named("spread"); }
+
+TEST(Place, BinpackFillsTheFullestCardAndSpreadTheEmptiest) {
+  Ledger ledger = ledger_of({card("a"), card("b")});
+  hold(ledger, "x", fraction(4, 30), "b");
+  EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), binpack())), "GPU-b");
+  EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), spread())), "GPU-a");
+}
+
+TEST(Place, TiesGoToTheLowerUuid) {
+  const Ledger ledger = ledger_of({card("b"), card("a"), card("c")});
+  EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), binpack())), "GPU-a");
+  EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), spread())), "GPU-a");
+}
+
+TEST(Place, ARefusalIsGroupedAndSaysTheNumbers) {
+  Ledger ledger = ledger_of({card("a"), card("b"), card("c", 80, "NVIDIA A100")});
+  hold(ledger, "x", fraction(14, 10), "a");
+  hold(ledger, "y", fraction(13, 10), "b");
+  Request request = fraction(4, 30);
+  request.constraints.model = "t4";
+  const auto placed = place(ledger, {}, request, binpack());
+  ASSERT_FALSE(placed);
+  EXPECT_EQ(placed.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(placed.error().what,
+            "no room for 4 GiB, compute 30, burst: 2 cards: largest free slice 3 GiB < 4 GiB; "
+            "1 card: no t4");
+}
+
+TEST(Place, WhatNeverFitsIsToldApartFromWhatDoesNotFitNow) {
+  Ledger ledger = ledger_of({card("a")});
+  auto never = place(ledger, {}, fraction(20, 30), binpack());
+  ASSERT_FALSE(never);
+  EXPECT_EQ(never.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(never.error().what, HasSubstr("all of its memory is 16 GiB < 20 GiB"));
+  never = place(ledger, {}, whole_cards(2), binpack());
+  ASSERT_FALSE(never);
+  EXPECT_EQ(never.error().code, Code::kFailedPrecondition);
+  EXPECT_THAT(never.error().what, HasSubstr("1 of 2 cards fit"));
+  hold(ledger, "x", fraction(4, 80), "a");
+  const auto later = place(ledger, {}, fraction(4, 30), binpack());
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.error().code, Code::kResourceExhausted);
+  EXPECT_THAT(later.error().what, HasSubstr("largest free compute 20 < 30"));
+  EXPECT_THAT(place({}, {}, fraction(1, 1), binpack()).error().what, HasSubstr("has no card"));
+}
+
+TEST(Place, AWholeCardNeedsAnEmptyOneAndThenTakesAll) {
+  Ledger ledger = ledger_of({card("a"), card("b")});
+  hold(ledger, "x", fraction(1, 0), "a");
+  EXPECT_EQ(chosen(place(ledger, {}, whole_cards(1), binpack())), "GPU-b");
+  hold(ledger, "y", whole_cards(1), "b");
+  const auto placed = place(ledger, {}, whole_cards(1), binpack());
+  ASSERT_FALSE(placed);
+  EXPECT_THAT(placed.error().what, HasSubstr("1 card: somebody has it alone"));
+  EXPECT_THAT(placed.error().what, HasSubstr("1 card: not empty, but wanted alone"));
+}
+
+TEST(Place, NamedCardsAreTheOnlyOnesAndAbsentOnesAreSaid) {
+  const Ledger ledger = ledger_of({card("a"), card("b")});
+  Request request = fraction(4, 30);
+  request.constraints.cards = {CardId("GPU-b")};
+  EXPECT_EQ(chosen(place(ledger, {}, request, binpack())), "GPU-b");
+  request.constraints.cards = {CardId("GPU-z")};
+  EXPECT_THAT(chosen(place(ledger, {}, request, binpack())), HasSubstr("not on this machine: GPU-z"));
+}
+
+TEST(Place, UnhealthyCardsAreLeftOutUntilTheyHeal) {
+  Ledger ledger = ledger_of({card("a")});
+  ASSERT_TRUE(ledger.set_health(CardId("GPU-a"), Health{false, "XID 79"}));
+  const auto placed = place(ledger, {}, fraction(4, 30), binpack());
+  ASSERT_FALSE(placed);
+  EXPECT_EQ(placed.error().code, Code::kResourceExhausted);
+  EXPECT_THAT(placed.error().what, HasSubstr("unhealthy: XID 79"));
+  ASSERT_TRUE(ledger.set_health(CardId("GPU-a"), Health{}));
+  EXPECT_TRUE(place(ledger, {}, fraction(4, 30), binpack()));
+}
+
+TEST(Place, SeveralWholeCardsAreTheBestConnectedOnes) {
+  const Ledger ledger = ledger_of({card("a"), card("b"), card("c"), card("d")});
+  LinkMatrix links({CardId("GPU-a"), CardId("GPU-b"), CardId("GPU-c"), CardId("GPU-d")});
+  links.set(CardId("GPU-a"), CardId("GPU-b"), {LinkLevel::kSystem, 0});
+  links.set(CardId("GPU-a"), CardId("GPU-c"), {LinkLevel::kNvLink, 4});
+  links.set(CardId("GPU-b"), CardId("GPU-d"), {LinkLevel::kNvLink, 12});
+  EXPECT_EQ(chosen(place(ledger, links, whole_cards(2), binpack())), "GPU-b GPU-d");
+  EXPECT_EQ(chosen(place(ledger, {}, whole_cards(2), binpack())), "GPU-a GPU-b");
+}
+
+TEST(Place, PercentIsTakenOfEachCard) {
+  const Ledger ledger = ledger_of({card("a", 16), card("b", 80)});
+  Request request;
+  request.count = 2;
+  request.memory = MemoryAsk::of_percent(25);
+  request.compute = CoreShare(25);
+  const auto placed = place(ledger, {}, request, binpack());
+  ASSERT_TRUE(placed);
+  EXPECT_EQ((*placed)[0].memory, Bytes::gib(4));
+  EXPECT_EQ((*placed)[1].memory, Bytes::gib(20));
+}
+
+TEST(Policy, AnUnknownNameIsRefusedWithTheNamesThereAre) {
+  const auto row = policy_named("random");
+  ASSERT_FALSE(row);
+  EXPECT_EQ(row.error().what, "policy: \"random\" is none; legal are binpack, spread");
+}
+
+}  // namespace
+}  // namespace carve

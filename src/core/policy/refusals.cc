@@ -1,0 +1,79 @@
+#include "core/policy/refusals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace carve {
+namespace {
+
+bool is_named(const Request& request, const CardId& card) {
+  const std::vector<CardId>& named = request.constraints.cards;
+  return named.empty() || std::find(named.begin(), named.end(), card) != named.end();
+}
+
+/// What the cards of one group have in common; `best` is the one that came nearest.
+std::string reason(Refusal why, const Request& request, const RefusedCard& best) {
+  const CardState& card = *best.card;
+  switch (why) {
+    case Refusal::kMemory:
+      return "largest free slice " + human_less(card.free_memory(), best.offer.memory);
+    case Refusal::kCompute:
+      return fmt::format("largest free compute {} < {}", card.free_compute().hundredths(),
+                         best.offer.guarantee.hundredths());
+    case Refusal::kHeldAlone: return "somebody has it alone";
+    case Refusal::kNotEmpty: return "not empty, but wanted alone";
+    case Refusal::kUnhealthy:
+      return card.card.health.reason.empty() ? "unhealthy" : "unhealthy: " + card.card.health.reason;
+    case Refusal::kTooSmall:
+      return "all of its memory is " + human_less(card.card.memory, best.offer.memory);
+    case Refusal::kModel: return "no " + request.constraints.model;
+    case Refusal::kNotNamed: return "not among the named";
+  }
+  return "refused";
+}
+
+/// True when `a` came nearer to serving the request than `b`, both refused for the same reason.
+bool nearer(const RefusedCard& a, const RefusedCard& b) {
+  switch (a.why) {
+    case Refusal::kMemory: return a.card->free_memory() > b.card->free_memory();
+    case Refusal::kCompute: return a.card->free_compute() > b.card->free_compute();
+    case Refusal::kTooSmall: return a.card->card.memory > b.card->card.memory;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
+                                  const Offer& offer) {
+  if (!is_named(request, card.card.id)) return Refusal::kNotNamed;
+  if (!model_matches(card.card.model, request.constraints.model)) return Refusal::kModel;
+  if (offer.memory > card.card.memory || offer.memory == Bytes(0)) return Refusal::kTooSmall;
+  if (!card.card.health.ok) return Refusal::kUnhealthy;
+  if (card.use.exclusive) return Refusal::kHeldAlone;
+  if (request.constraints.exclusive && card.use.slices > 0) return Refusal::kNotEmpty;
+  if (offer.memory > card.free_memory()) return Refusal::kMemory;
+  if (offer.guarantee > card.free_compute()) return Refusal::kCompute;
+  return std::nullopt;
+}
+
+std::string explain(const Request& request, const std::vector<RefusedCard>& refused) {
+  std::string text;
+  for (int kind = 0; kind <= static_cast<int>(Refusal::kNotNamed); ++kind) {
+    const auto why = static_cast<Refusal>(kind);
+    const RefusedCard* best = nullptr;
+    std::size_t count = 0;
+    for (const RefusedCard& card : refused) {
+      if (card.why != why) continue;
+      ++count;
+      if (best == nullptr || nearer(card, *best)) best = &card;
+    }
+    if (count == 0) continue;
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{} card{}: {}", count, count == 1 ? "" : "s", reason(why, request, *best));
+  }
+  return text;
+}
+
+}  // namespace carve
