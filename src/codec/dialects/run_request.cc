@@ -1,0 +1,118 @@
+#include "codec/dialects/run_request.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "codec/quantity.h"
+
+namespace carve::codec {
+namespace {
+
+/// The words that were written, read one by one; what is wrong with any of them is collected.
+struct Parsed {
+  std::optional<MemoryAsk> memory;
+  std::optional<CoresAsk> cores;
+  std::optional<std::uint32_t> cards;
+  std::optional<ShareClass> share;
+  PriorityClass priority = PriorityClass::kStandard;
+  std::vector<Error> errors;
+};
+
+template <class T>
+void keep(std::optional<T>& to, Result<T> from, std::vector<Error>& errors) {
+  if (from) {
+    to = *from;
+  } else {
+    errors.push_back(from.error());
+  }
+}
+
+std::string cut(const std::string& word) { return word.substr(0, 64); }
+
+Parsed parse(const RunWords& words) {
+  Parsed out;
+  if (words.memory) keep(out.memory, parse_memory("memory", *words.memory), out.errors);
+  if (words.cores) keep(out.cores, parse_cores("cores", *words.cores), out.errors);
+  if (words.cards) {
+    const auto count = parse_count("cards", *words.cards, 1, kMaxCardsPerRequest, "cards");
+    if (count) {
+      out.cards = static_cast<std::uint32_t>(*count);
+    } else {
+      out.errors.push_back(count.error());
+    }
+  }
+  if (words.share) {
+    out.share = share_class_from(*words.share);
+    if (!out.share) {
+      out.errors.push_back({Code::kInvalidArgument,
+                            fmt::format("share: \"{}\" is no class; legal are {}",
+                                        cut(*words.share), kShareClassWords)});
+    }
+  }
+  if (words.priority) {
+    const auto priority = priority_class_from(*words.priority);
+    if (!priority) {
+      out.errors.push_back({Code::kInvalidArgument,
+                            fmt::format("priority: \"{}\" is no class; legal are {}",
+                                        cut(*words.priority), kPriorityClassWords)});
+    }
+    out.priority = priority.value_or(PriorityClass::kStandard);
+  }
+  return out;
+}
+
+/// Amounts and count; the words are legal one by one here.
+Result<Request> amounts(const RunWords& words, const Parsed& parsed) {
+  const bool many = parsed.cores && parsed.cores->whole_cards > 1;
+  if (many && (parsed.memory || parsed.cards)) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("cores: {} is {} whole cards and stands alone; beside memory or cards "
+                            "legal are 1 to 100 hundredths of each card",
+                            *words.cores, parsed.cores->whole_cards));
+  }
+  if (!parsed.memory && !parsed.cores && !parsed.cards) {
+    return fail(Code::kInvalidArgument,
+                "nothing is asked for: say memory (4Gi, 50%), cores (1 to 100) or cards (1 to 16)");
+  }
+  const bool whole = !parsed.memory && (!parsed.cores || parsed.cores->share == CoreShare::whole());
+  if (whole) {
+    if (parsed.share == ShareClass::kBestEffort) {
+      return fail(Code::kInvalidArgument,
+                  "share: besteffort guarantees nothing, a whole card everything; say memory too");
+    }
+    return whole_cards(many ? parsed.cores->whole_cards : parsed.cards.value_or(1));
+  }
+  Request request;
+  request.count = parsed.cards.value_or(1);
+  if (parsed.cores) {
+    request.compute = parsed.cores->share;
+    request.memory = parsed.memory.value_or(MemoryAsk::of_percent(request.compute.hundredths()));
+  } else {
+    request.compute = CoreShare();
+    request.memory = *parsed.memory;
+    request.share = ShareClass::kBestEffort;
+  }
+  return request;
+}
+
+}  // namespace
+
+Result<Request> request_from(const RunWords& words) {
+  Parsed parsed = parse(words);
+  std::optional<Request> request;
+  if (parsed.errors.empty()) keep(request, amounts(words, parsed), parsed.errors);
+  // The constraints are checked even when the amounts are wrong, so that all errors come at once.
+  Request checked = request.value_or(whole_cards(1));
+  if (parsed.share && request) checked.share = *parsed.share;
+  checked.priority = parsed.priority;
+  checked.constraints.model = words.model.value_or("");
+  checked.constraints.exclusive = checked.constraints.exclusive || words.exclusive;
+  for (const std::string& uuid : words.card) checked.constraints.cards.emplace_back(uuid);
+  const std::vector<Error> illegal = validate(checked);
+  parsed.errors.insert(parsed.errors.end(), illegal.begin(), illegal.end());
+  CARVE_TRY_VOID(joined(parsed.errors));
+  return checked;
+}
+
+}  // namespace carve::codec
