@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/fd.h"
+#include "port/cgroups.h"
+
+namespace carve {
+
+/// Cgroups on the kernel's unified hierarchy, below one folder of ours. Uses cgroup.procs, cgroup.events,
+/// cgroup.freeze and cgroup.kill only, no controllers: it works beside a v1 host too. Safe from any thread.
+class Cgroup2 final : public Cgroups {
+ public:
+  /// `root`: our folder ("/sys/fs/cgroup/carve"), made when missing.
+  ///   errors  kUnavailable: not below a cgroup2 mount
+  static Result<std::unique_ptr<Cgroup2>> open(const std::string& root);
+  /// Where cgroup2 is mounted, from /proc/self/mountinfo; kUnavailable when nowhere.
+  static Result<std::string> find_mount();
+
+  Result<void> create(const std::string& id) override;
+  Result<void> join(const std::string& id, std::int32_t pid) override;
+  Result<bool> populated(const std::string& id) override;
+  Result<std::vector<std::int32_t>> pids(const std::string& id) override;
+  Result<void> freeze(const std::string& id, bool frozen) override;
+  Result<void> kill(const std::string& id) override;
+  Result<void> remove(const std::string& id) override;
+  Result<std::vector<std::string>> list() override;
+  void wait_change(std::chrono::milliseconds timeout) override;
+  void wake() override;
+  [[nodiscard]] std::string slice_of(std::int32_t pid) const override;
+  [[nodiscard]] std::string path_of(std::int32_t pid) const override;
+
+ private:
+  Cgroup2(std::string root, std::string inside, Fd inotify, Fd bell);
+  [[nodiscard]] std::string folder(const std::string& id) const { return root_ + "/" + id; }
+  void watch(const std::string& id);
+
+  std::string root_;    // host path
+  std::string inside_;  // the same as /proc/<pid>/cgroup spells it: "/carve"
+  Fd inotify_;
+  Fd bell_;
+};
+
+}  // namespace carve

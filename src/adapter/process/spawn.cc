@@ -1,0 +1,186 @@
+#include "adapter/process/spawn.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "adapter/process/text_file.h"
+
+namespace carve {
+namespace {
+
+int pidfd_open(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+
+void default_signals() {
+  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+/// Puts the kept descriptors at 3, 4, … and the error pipe behind them; closes everything else.
+/// Only system calls: this runs between fork and exec.
+int arrange_descriptors(const int* keep, int count, int error_pipe) {
+  const int safe = 3 + count + 1;
+  int moved[16];
+  for (int i = 0; i < count; ++i) moved[i] = ::fcntl(keep[i], F_DUPFD, safe);
+  const int pipe_moved = ::fcntl(error_pipe, F_DUPFD, safe);
+  for (int i = 0; i < count; ++i) ::dup2(moved[i], 3 + i);
+  const int pipe_at = 3 + count;
+  ::dup2(pipe_moved, pipe_at);
+  ::fcntl(pipe_at, F_SETFD, FD_CLOEXEC);
+  if (::syscall(SYS_close_range, static_cast<unsigned>(safe), ~0U, 0U) != 0) {
+    for (int fd = safe; fd < 4096; ++fd) ::close(fd);  // kernels before 5.9
+  }
+  return pipe_at;
+}
+
+struct ChildPlan {
+  const char* program;
+  char* const* argv;
+  const int* keep;
+  int keep_count;
+  int error_pipe;
+  int log_fd;
+  pid_t parent;
+  bool own_session;
+  bool die_with_parent;
+};
+
+[[noreturn]] void run_child(const ChildPlan& plan) {
+  default_signals();
+  if (plan.own_session) ::setsid();
+  if (plan.die_with_parent) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != plan.parent) ::_exit(127);
+  }
+  if (plan.log_fd >= 0) {
+    ::dup2(plan.log_fd, 1);
+    ::dup2(plan.log_fd, 2);
+    const int null_fd = ::open("/dev/null", O_RDONLY);
+    if (null_fd >= 0) ::dup2(null_fd, 0);
+  }
+  const int error_pipe = arrange_descriptors(plan.keep, plan.keep_count, plan.error_pipe);
+  ::execv(plan.program, plan.argv);
+  const int err = errno;
+  const ssize_t ignored = ::write(error_pipe, &err, sizeof(err));
+  static_cast<void>(ignored);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Result<Child> spawn(const SpawnOptions& options) {
+  if (options.keep.size() > 16) return fail(Code::kInternal, "spawn: too many descriptors");
+  int pipe_ends[2];
+  if (::pipe2(pipe_ends, O_CLOEXEC) != 0) return tl::unexpected(errno_error(errno, "pipe"));
+  Fd read_end(pipe_ends[0]);
+  Fd write_end(pipe_ends[1]);
+  Fd log;
+  if (!options.log_file.empty()) {
+    log.reset(::open(options.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
+    if (!log) return tl::unexpected(errno_error(errno, "open " + options.log_file));
+  }
+  std::vector<char*> argv = {const_cast<char*>(options.program.c_str())};
+  for (const auto& arg : options.args) argv.push_back(const_cast<char*>(arg.c_str()));
+  argv.push_back(nullptr);
+  const ChildPlan plan = {options.program.c_str(), argv.data(), options.keep.data(),
+                          static_cast<int>(options.keep.size()), write_end.get(), log.get(), ::getpid(),
+                          options.own_session, options.die_with_parent};
+  const pid_t pid = ::fork();
+  if (pid < 0) return tl::unexpected(errno_error(errno, "fork"));
+  if (pid == 0) run_child(plan);
+  write_end.reset();
+  Child child{pid, Fd(pidfd_open(pid))};
+  int err = 0;
+  ssize_t n;
+  do {
+    n = ::read(read_end.get(), &err, sizeof(err));
+  } while (n < 0 && errno == EINTR);
+  if (n > 0) {
+    ::waitpid(pid, nullptr, 0);
+    return tl::unexpected(errno_error(err, "execute " + options.program));
+  }
+  return child;
+}
+
+bool is_gone(const Child& child) { return wait_gone(child, std::chrono::milliseconds(0)); }
+
+bool wait_gone(const Child& child, std::chrono::milliseconds timeout) {
+  if (!child.pidfd) return true;
+  pollfd item = {child.pidfd.get(), POLLIN, 0};
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    const int n = ::poll(&item, 1, static_cast<int>(std::max<long long>(0, left.count())));
+    if (n > 0) break;
+    if (n == 0) return false;
+    if (errno != EINTR) return false;
+  }
+  ::waitpid(child.pid, nullptr, WNOHANG);  // ECHILD when it is somebody else's
+  return true;
+}
+
+void send_signal(const Child& child, int signal) {
+  if (child.pidfd) ::syscall(SYS_pidfd_send_signal, child.pidfd.get(), signal, nullptr, 0);
+}
+
+void stop_child(const Child& child, std::chrono::milliseconds grace) {
+  if (!child.pidfd) return;
+  send_signal(child, SIGTERM);
+  send_signal(child, SIGCONT);
+  if (wait_gone(child, grace)) return;
+  send_signal(child, SIGKILL);
+  static_cast<void>(wait_gone(child, std::chrono::seconds(2)));
+}
+
+Result<Child> open_process(pid_t pid) {
+  Child child{pid, Fd(pidfd_open(pid))};
+  if (!child.pidfd) return tl::unexpected(errno_error(errno, "process " + std::to_string(pid)));
+  return child;
+}
+
+Result<LockFile> LockFile::take(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!fd) return tl::unexpected(errno_error(errno, "open " + path));
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    const auto text = read_text(path, 32);
+    return fail(Code::kAlreadyExists,
+                path + " is held by process " + (text && !text->empty() ? *text : std::string("?")));
+  }
+  LockFile lock(std::move(fd));
+  CARVE_TRY_VOID(lock.write_pid(::getpid()));
+  return lock;
+}
+
+std::optional<pid_t> LockFile::holder(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) return std::nullopt;
+  if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return std::nullopt;
+  const auto text = read_text(path, 32);
+  if (!text) return std::nullopt;
+  const int pid = std::atoi(text->c_str());
+  return pid > 0 ? std::optional<pid_t>(pid) : std::nullopt;
+}
+
+Result<void> LockFile::write_pid(pid_t pid) {
+  const std::string text = std::to_string(pid);
+  if (::ftruncate(fd_.get(), 0) != 0 ||
+      ::pwrite(fd_.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    return tl::unexpected(errno_error(errno, "write lock file"));
+  }
+  return {};
+}
+
+}  // namespace carve

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+// Processes of ours: start them, watch them by pidfd, lock files that say who lives.
+namespace carve {
+
+struct SpawnOptions {
+  std::string program;              // a path
+  std::vector<std::string> args;    // without argv[0]
+  std::vector<int> keep;            // descriptors that the child gets as 3, 4, …; all others are closed
+  std::string log_file;             // stdout and stderr go there (appended); empty: inherited
+  bool own_session = false;         // so that the terminal's signals and its end do not reach it
+  bool die_with_parent = false;
+};
+
+struct Child {
+  pid_t pid = 0;
+  Fd pidfd;  // readable when the process is gone
+};
+
+/// Starts a process with default signal dispositions and no blocked signals. A program that cannot be
+/// executed is an error here, not an exit code later.
+[[nodiscard]] Result<Child> spawn(const SpawnOptions& options);
+
+/// True once the process is gone; takes its exit status when it is a child of ours.
+[[nodiscard]] bool is_gone(const Child& child);
+/// Waits until it is gone; false when the time is over first.
+[[nodiscard]] bool wait_gone(const Child& child, std::chrono::milliseconds timeout);
+/// Sends a signal by pidfd: it cannot hit a process that got the same number later.
+void send_signal(const Child& child, int signal);
+/// SIGTERM, then SIGKILL after `grace`; returns when it is gone (or after 2 s more: stuck in the kernel).
+void stop_child(const Child& child, std::chrono::milliseconds grace);
+
+/// A lock file: who holds it lives. The lock belongs to the open file, so a child that keeps the descriptor
+/// keeps the lock, and it goes with the last of them, whatever killed them.
+class LockFile {
+ public:
+  /// Takes the lock. kAlreadyExists, with the holder's PID in the text, when somebody else has it.
+  [[nodiscard]] static Result<LockFile> take(const std::string& path);
+  /// The PID that the living holder wrote, or nullopt when nobody holds it.
+  [[nodiscard]] static std::optional<pid_t> holder(const std::string& path);
+  /// Writes who holds it (after the fork: the child's PID).
+  [[nodiscard]] Result<void> write_pid(pid_t pid);
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  explicit LockFile(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;
+};
+
+/// A handle on a process that is not our child; kNotFound when it is gone.
+[[nodiscard]] Result<Child> open_process(pid_t pid);
+
+}  // namespace carve

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "core/model/slice.h"
+
+namespace carve {
+
+/// What the arbiter is to hold for one slice folder: all cards of one (owner, part), in card order.
+struct PageOrder {
+  std::string id;                // the folder's name
+  std::vector<Slice> slices;     // one per card
+  std::vector<Bytes> context_bytes;  // charged in advance per context, one per card
+};
+
+/// One process of a slice, as it registered itself over the slice's socket.
+struct PageProcess {
+  std::int32_t pid = 0;  // host PID, from peer credentials
+};
+
+/// One card of a slice as the pages tell: what its processes announced, what they measured.
+struct PageCard {
+  CardId card;
+  Bytes announced;              // explicit allocations and contexts
+  std::uint64_t busy_ns = 0;    // GPU time, ever growing
+  std::uint32_t contexts = 0;
+};
+
+struct PageSlice {
+  std::string id;
+  std::vector<PageCard> cards;
+  std::vector<PageProcess> processes;
+};
+
+/// The arbiter: the process that owns the pages. Every call has a deadline (2 s). Safe from any thread.
+///   errors  kUnavailable: nobody answers; kDeadlineExceeded: it is there but stopped
+class Pages {
+ public:
+  virtual ~Pages() = default;
+  /// Makes pages and socket for the slice, or leaves them as they are when they exist with these limits.
+  virtual Result<void> put(const PageOrder& order) = 0;
+  /// Revokes and removes. Success when there is none.
+  virtual Result<void> drop(const std::string& id) = 0;
+  virtual Result<std::vector<PageSlice>> list() = 0;
+  /// What the driver took beyond what was announced, on the slice's card number `card_index`.
+  virtual Result<void> set_overhead(const std::string& id, std::uint32_t card_index, Bytes overhead) = 0;
+};
+
+}  // namespace carve

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "port/gpu.h"
+
+namespace carve {
+
+/// What a container runtime needs to put a slice into a container.
+struct SliceDevice {
+  std::string id;
+  bool whole = false;               // no library then
+  std::vector<int> minors;          // of its cards
+  std::string slice_folder;         // on the host; mounted under its name; empty when whole
+  std::string library_folder;       // libcarve-cuda.so, libcarve-nvml.so
+  std::string driver_version;
+  DriverFiles driver;
+  std::vector<std::string> driver_mounts;  // what the driver needs besides: sockets of its daemons
+};
+
+/// The files by which container runtimes find a slice as a device (CDI).
+class SliceDevices {
+ public:
+  virtual ~SliceDevices() = default;
+  /// Publishes it whole or not at all. A published one never changes.
+  virtual Result<void> publish(const SliceDevice& device) = 0;
+  /// Success when there is none.
+  virtual Result<void> withdraw(const std::string& id) = 0;
+  virtual Result<std::vector<std::string>> list() = 0;
+};
+
+}  // namespace carve
