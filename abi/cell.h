@@ -11,7 +11,7 @@ namespace carve::abi {
 extern "C" void carve_kill_point(const char* file, int line);
 #define CARVE_ABI_KILL_POINT(file, line) carve_kill_point(file, line)
 #else
-#define CARVE_ABI_KILL_POINT(file, line) static_cast<void>(0)
+#define CARVE_ABI_KILL_POINT(file, line) (static_cast<void>(file), static_cast<void>(line))
 #endif
 
 template <class T>

@@ -1,0 +1,211 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "preload/process.h"
+
+namespace carve::preload {
+
+namespace {
+
+constexpr std::uint32_t kMaxDescriptors = 2 * kMaxCards;
+
+/// Puts errno back at the end: a driver call never changes it.
+class KeepErrno {
+ public:
+  KeepErrno() : kept_(errno) {}
+  ~KeepErrno() { errno = kept_; }
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+
+ private:
+  int kept_;
+};
+
+struct Directory {
+  std::uint64_t inode;
+  std::int64_t offset;
+  unsigned short length;
+  unsigned char type;
+  char name[1];
+};
+
+bool append(char*& at, const char* end, const char* text) {
+  for (; *text != 0; ++text) {
+    if (at + 1 >= end) {
+      return false;
+    }
+    *at++ = *text;
+  }
+  *at = 0;
+  return true;
+}
+
+/// Takes the descriptors out of a received message; returns how many there are.
+std::uint32_t descriptors_of(msghdr& message, int* out) {
+  std::uint32_t count = 0;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    const std::size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < here; ++i) {
+      int fd = -1;
+      __builtin_memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
+      if (count < kMaxDescriptors) {
+        out[count++] = fd;
+      } else {
+        close(fd);
+      }
+    }
+  }
+  return count;
+}
+
+/// Maps one card's pair of pages; false when they are not what this build can read.
+bool map_card(Process& state, int grant_fd, int account_fd, std::uint32_t slot, abi::LibraryKind kind) {
+  void* grant = mmap(nullptr, abi::kGrantPageBytes, PROT_READ, MAP_SHARED, grant_fd, 0);
+  if (grant == MAP_FAILED) {
+    return false;
+  }
+  const int access = kind == abi::LibraryKind::kCuda ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* account = mmap(nullptr, abi::kAccountPageBytes, access, MAP_SHARED, account_fd, 0);
+  if (account == MAP_FAILED) {
+    munmap(grant, abi::kGrantPageBytes);
+    return false;
+  }
+  auto* page = static_cast<const abi::GrantPage*>(grant);
+  auto* slots = static_cast<abi::AccountPage*>(account);
+  if (page->magic != abi::kGrantMagic || slots->magic != abi::kAccountMagic || slot >= abi::kAccountSlots) {
+    munmap(grant, abi::kGrantPageBytes);
+    munmap(account, abi::kAccountPageBytes);
+    return false;
+  }
+  state.cards[state.card_count++] = {page, slots, &slots->slots[slot]};
+  return true;
+}
+
+/// Hello, Welcome, maps. The connection does not outlive the call.
+bool greet(Process& state, int connection, abi::LibraryKind kind) {
+  const abi::Hello hello{abi::kHelloMagic, abi::kPageAbiMin, abi::kPageAbi, kind, 0};
+  if (send(connection, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
+    return false;
+  }
+  abi::Welcome welcome{};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int))];
+  iovec part{&welcome, sizeof welcome};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
+  if (got < 0) {
+    return false;
+  }
+  int fds[kMaxDescriptors];
+  const std::uint32_t count = descriptors_of(message, fds);
+  bool mapped = got == sizeof welcome && welcome.magic == abi::kHelloMagic &&
+                welcome.status == abi::WelcomeStatus::kOk && count == 2U * welcome.card_count && count > 0;
+  for (std::uint32_t i = 0; mapped && i + 1 < count && state.card_count < kMaxCards; i += 2) {
+    mapped = map_card(state, fds[i], fds[i + 1], welcome.slot, kind);
+    if (mapped && kind == abi::LibraryKind::kCuda) {
+      state.cards[state.card_count - 1].slot->instance.store_release(welcome.instance);
+    }
+  }
+  for (std::uint32_t i = 0; i < count; ++i) {
+    close(fds[i]);
+  }
+  state.host_pid = mapped ? welcome.host_pid : state.host_pid;
+  return mapped;
+}
+
+bool connect_to(Process& state, const char* folder, abi::LibraryKind kind) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  char* at = address.sun_path;
+  const char* end = address.sun_path + sizeof address.sun_path;
+  if (!append(at, end, abi::kSlicesFolder) || !append(at, end, "/") || !append(at, end, folder) ||
+      !append(at, end, "/s")) {
+    return false;
+  }
+  const int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (connection < 0) {
+    return false;
+  }
+  // Bounds connect (a full backlog), send and receive (a stopped arbiter).
+  const timeval patience{1, 0};
+  setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const bool done = connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                    greet(state, connection, kind);
+  close(connection);
+  return done;
+}
+
+void unmap(Process& state) {
+  for (std::uint32_t i = 0; i < state.card_count; ++i) {
+    munmap(const_cast<abi::GrantPage*>(state.cards[i].grant), abi::kGrantPageBytes);
+    munmap(state.cards[i].account, abi::kAccountPageBytes);
+  }
+  state.card_count = 0;
+}
+
+}  // namespace
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+void wipe_on_fork(Process* state) {
+  if (__atomic_load_n(&state->wiped, __ATOMIC_ACQUIRE) != 0) {
+    return;
+  }
+  const KeepErrno keep;
+  constexpr int kWipeOnFork = 18;  // MADV_WIPEONFORK, Linux 4.14; not in the oldest headers
+  madvise(state, sizeof *state, kWipeOnFork);
+  __atomic_store_n(&state->wiped, 1U, __ATOMIC_RELEASE);
+}
+
+bool map_slices(Process& state, abi::LibraryKind kind) {
+  const KeepErrno keep;
+  const int folder = open(abi::kSlicesFolder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) {
+    return false;
+  }
+  // Without opendir: it would call an allocator that the program may have replaced.
+  alignas(8) char entries[2048];
+  bool all = true;
+  std::uint32_t slices = 0;
+  for (;;) {
+    const long length = syscall(SYS_getdents64, folder, entries, sizeof entries);
+    if (length <= 0) {
+      break;
+    }
+    for (long at = 0; at < length;) {
+      const auto* entry = reinterpret_cast<const Directory*>(entries + at);
+      at += entry->length;
+      if (entry->name[0] == '.') {
+        continue;
+      }
+      ++slices;
+      all = all && connect_to(state, entry->name, kind);
+    }
+  }
+  close(folder);
+  if (!all || slices == 0) {
+    unmap(state);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace carve::preload

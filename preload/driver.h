@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+
+#include "preload/driver_abi.h"
+
+// The driver behind us: the addresses of its own functions, and which of our hooks stands in front of an
+// address that the driver handed out. Filled once, at the first call that needs it; the addresses stay valid
+// in a forked child.
+namespace carve::preload {
+
+/// One per row of the table, in its order.
+enum class Hook : std::uint16_t {
+#define HOOK(symbol, kind) symbol,
+#define GATE(symbol, kind, params, args, stream, key) symbol,
+#include "preload/hooks_cuda.def"
+#undef HOOK
+#undef GATE
+  kCount
+};
+
+inline constexpr std::uint32_t kHooks = static_cast<std::uint32_t>(Hook::kCount);
+
+/// The driver's function behind each hook; a function that answers "not supported" where this driver has none.
+extern void* driver_function[kHooks];
+
+/// The driver's own function for the hook of the same name, with the hook's own type.
+#define CARVE_DRIVER(symbol)                \
+  (reinterpret_cast<decltype(&::symbol)>( \
+      ::carve::preload::driver_function[static_cast<unsigned>(::carve::preload::Hook::symbol)]))
+
+/// Driver functions that hooks call and that are no hooks themselves. Never null after `resolve_driver`.
+struct DriverCalls {
+  CUresult (*cuDeviceGetCount)(int*);
+  CUresult (*cuDeviceGet)(CUdevice*, int);
+  CUresult (*cuDeviceGetUuid)(CUuuid*, CUdevice);
+  CUresult (*cuDeviceGetUuid_v2)(CUuuid*, CUdevice);
+  CUresult (*cuCtxGetCurrent)(CUcontext*);
+  CUresult (*cuCtxSetCurrent)(CUcontext);
+  CUresult (*cuCtxGetDevice)(CUdevice*);
+  CUresult (*cuDevicePrimaryCtxGetState)(CUdevice, unsigned*, int*);
+  CUresult (*cuStreamIsCapturing)(CUstream, int*);
+  CUresult (*cuStreamIsCapturing_ptsz)(CUstream, int*);
+  CUresult (*cuStreamSynchronize)(CUstream);
+  CUresult (*cuStreamSynchronize_ptsz)(CUstream);
+  CUresult (*cuThreadExchangeStreamCaptureMode)(int*);
+  CUresult (*cuEventCreate)(CUevent*, unsigned);
+  CUresult (*cuEventRecord)(CUevent, CUstream);
+  CUresult (*cuEventQuery)(CUevent);
+  CUresult (*cuEventElapsedTime)(float*, CUevent, CUevent);
+  CUresult (*cuEventDestroy_v2)(CUevent);
+  CUresult (*cuMemGetAddressRange_v2)(CUdeviceptr*, std::size_t*, CUdeviceptr);
+  CUresult (*cuMemPoolGetAttribute)(CUmemoryPool, int, void*);
+  CUresult (*cuDeviceGetMemPool)(CUmemoryPool*, CUdevice);
+  CUresult (*cuGraphGetNodes)(CUgraph, CUgraphNode*, std::size_t*);
+  CUresult (*cuGraphNodeGetType)(CUgraphNode, int*);
+  CUresult (*cuGraphMemAllocNodeGetParams)(CUgraphNode, CUDA_MEM_ALLOC_NODE_PARAMS*);
+  CUresult (*cuGraphChildGraphNodeGetGraph)(CUgraphNode, CUgraph*);
+  CUresult (*cuDeviceGetGraphMemAttribute)(CUdevice, int, void*);
+  CUresult (*cuArrayGetMemoryRequirements)(CUDA_ARRAY_MEMORY_REQUIREMENTS*, CUarray, CUdevice);
+  CUresult (*cuMipmappedArrayGetMemoryRequirements)(CUDA_ARRAY_MEMORY_REQUIREMENTS*, CUmipmappedArray, CUdevice);
+};
+extern DriverCalls driver;
+
+/// Finds all of the above, once per process; false when the driver's file is not there. Cost: about 200 symbol
+/// look-ups at the first call, one load afterwards. Safe from any thread.
+bool resolve_driver();
+
+/// Our hook in front of an address that the driver returned, or the address itself when no hook stands there.
+/// Cost: one hash and one or two probes. Needs `resolve_driver`.
+void* in_front_of(void* driver_address);
+
+}  // namespace carve::preload

@@ -1,0 +1,107 @@
+#include "preload/export.h"
+#include "preload/memory.h"
+
+// What the driver says about memory, as the slice sees it.
+using namespace carve::preload;
+
+namespace {
+
+struct View {
+  std::uint64_t free;
+  std::uint64_t total;
+};
+
+View view_of(Card& card, std::uint64_t real_free, std::uint64_t real_total) {
+  const std::uint64_t limit = limit_bytes(card);
+  const std::uint64_t used = used_bytes(card);
+  const std::uint64_t left = used < limit ? limit - used : 0;
+  return {left < real_free ? left : real_free, limit < real_total ? limit : real_total};
+}
+
+std::uint64_t slice_total(CUdevice device, std::uint64_t real) {
+  const Card* card = card_of_device(device);
+  if (card == nullptr) {
+    return 0;  // shown by the driver, held by nobody here
+  }
+  const std::uint64_t limit = limit_bytes(*card);
+  return limit < real ? limit : real;
+}
+
+}  // namespace
+
+CARVE_EXPORT CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
+  const Duty now = duty();
+  if (now != Duty::kMeter) {
+    return now == Duty::kNone ? CARVE_DRIVER(cuMemGetInfo_v2)(free_bytes, total_bytes) : refusal();
+  }
+  std::size_t real_free = 0;
+  std::size_t real_total = 0;
+  const CUresult result = CARVE_DRIVER(cuMemGetInfo_v2)(&real_free, &real_total);
+  if (result != CUDA_SUCCESS) {
+    return result;
+  }
+  Card* card = current_card();
+  if (card == nullptr) {
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  if (memory.pool_count != 0) {
+    refresh_pools(*card, false);
+  }
+  const View view = view_of(*card, real_free, real_total);
+  if (free_bytes != nullptr) {
+    *free_bytes = view.free;
+  }
+  if (total_bytes != nullptr) {
+    *total_bytes = view.total;
+  }
+  return result;
+}
+
+CARVE_EXPORT CUresult cuMemGetInfo(unsigned* free_bytes, unsigned* total_bytes) {
+  const Duty now = duty();
+  if (now != Duty::kMeter) {
+    return now == Duty::kNone ? CARVE_DRIVER(cuMemGetInfo)(free_bytes, total_bytes) : refusal();
+  }
+  unsigned real_free = 0;
+  unsigned real_total = 0;
+  const CUresult result = CARVE_DRIVER(cuMemGetInfo)(&real_free, &real_total);
+  if (result != CUDA_SUCCESS) {
+    return result;
+  }
+  Card* card = current_card();
+  if (card == nullptr) {
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  const View view = view_of(*card, real_free, real_total);
+  if (free_bytes != nullptr) {
+    *free_bytes = static_cast<unsigned>(view.free);
+  }
+  if (total_bytes != nullptr) {
+    *total_bytes = static_cast<unsigned>(view.total);
+  }
+  return result;
+}
+
+CARVE_EXPORT CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
+  const Duty now = duty();
+  if (now == Duty::kUnknown) {
+    return refusal();
+  }
+  const CUresult result = CARVE_DRIVER(cuDeviceTotalMem_v2)(bytes, device);
+  if (result == CUDA_SUCCESS && now == Duty::kMeter && bytes != nullptr) {
+    *bytes = slice_total(device, *bytes);
+  }
+  return result;
+}
+
+CARVE_EXPORT CUresult cuDeviceTotalMem(unsigned* bytes, CUdevice device) {
+  const Duty now = duty();
+  if (now == Duty::kUnknown) {
+    return refusal();
+  }
+  const CUresult result = CARVE_DRIVER(cuDeviceTotalMem)(bytes, device);
+  if (result == CUDA_SUCCESS && now == Duty::kMeter && bytes != nullptr) {
+    *bytes = static_cast<unsigned>(slice_total(device, *bytes));
+  }
+  return result;
+}

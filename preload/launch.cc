@@ -1,0 +1,128 @@
+#include "preload/export.h"
+#include "preload/driver.h"
+#include "preload/meter.h"
+
+// Everything that takes time on a card. The hooks are made from the table's rows: ask the gate, ask the driver,
+// tell the gate. An unlimited slice pays one load and one branch.
+using namespace carve::preload;
+
+namespace {
+
+struct Where {
+  CUstream stream;
+  bool per_thread;
+};
+
+/// The stream a legacy call means, and the one a per-thread-default-stream call means.
+Where legacy(CUstream stream) { return {stream, false}; }
+Where own(CUstream stream) { return {stream == nullptr ? per_thread_stream() : stream, true}; }
+
+template <class Handle>
+std::uint64_t key(Handle what, std::uint64_t blocks) {
+  // Durations go by function and size of the grid, in powers of two; graphs by themselves.
+  const auto bucket = blocks == 0 ? 0U : 64U - static_cast<unsigned>(__builtin_clzll(blocks));
+  return reinterpret_cast<std::uint64_t>(what) * 64 + bucket;
+}
+std::uint64_t copy_key(std::uint64_t bytes) {
+  return bytes == 0 ? 1 : 2U + (64U - static_cast<unsigned>(__builtin_clzll(bytes)));
+}
+std::uint64_t area(int width, int height) {
+  return static_cast<std::uint64_t>(width < 0 ? 0 : width) * static_cast<std::uint64_t>(height < 0 ? 0 : height);
+}
+CUstream stream_of(const CUlaunchConfig* config) { return config == nullptr ? nullptr : config->stream; }
+std::uint64_t blocks_of(const CUlaunchConfig* config) {
+  return config == nullptr ? 0 : std::uint64_t{config->grid_dim_x} * config->grid_dim_y * config->grid_dim_z;
+}
+
+template <class Call>
+CUresult metered(std::uint64_t work, Where where, Call call) {
+  if (duty() == Duty::kUnknown) {
+    return refusal();
+  }
+  if (duty() == Duty::kNone) {
+    return call();
+  }
+  Ticket ticket{};
+  const CUresult refused = begin_work(work, where.stream, where.per_thread, ticket);
+  if (refused != CUDA_SUCCESS) {
+    return refused;
+  }
+  const CUresult result = call();
+  end_work(ticket, result);
+  return result;
+}
+
+}  // namespace
+
+#define HOOK(symbol, kind)
+#define GATE(symbol, kind, params, args, stream, work) CARVE_EXPORT CUresult symbol params;
+#include "preload/hooks_cuda.def"
+#undef GATE
+
+// Two functions of one signature, so that both ways out of the hook are jumps and the arguments stay where they are.
+#define GATE(symbol, kind, params, args, stream, work)                                          \
+  static __attribute__((noinline)) CUresult metered_##symbol params {                           \
+    return metered(work, stream, [&] { return CARVE_DRIVER(symbol) args; });                    \
+  }                                                                                             \
+  CARVE_EXPORT CUresult symbol params {                                                         \
+    if (__builtin_expect(__atomic_load_n(&process.duty, __ATOMIC_RELAXED) == Duty::kNone, 1)) { \
+      return CARVE_DRIVER(symbol) args;                                                         \
+    }                                                                                           \
+    return metered_##symbol args;                                                               \
+  }
+#include "preload/hooks_cuda.def"
+#undef HOOK
+#undef GATE
+
+CARVE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
+                                                           unsigned flags) {
+  const Duty now = duty();
+  if (now != Duty::kMeter || launches == nullptr || count == 0) {
+    return now == Duty::kUnknown ? refusal()
+                                 : CARVE_DRIVER(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags);
+  }
+  // One operation for all its cards: it passes the gate of the card it is launched from. The cards of one slice
+  // are granted together.
+  const std::uint64_t blocks =
+      std::uint64_t{launches->grid_dim_x} * launches->grid_dim_y * launches->grid_dim_z;
+  return metered(key(launches->function, blocks), legacy(launches->stream),
+                 [=] { return CARVE_DRIVER(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags); });
+}
+
+#define CARVE_CAPTURE(symbol, params, args, after) \
+  CARVE_EXPORT CUresult symbol params {            \
+    if (duty() == Duty::kUnknown) {                \
+      return refusal();                            \
+    }                                              \
+    const CUresult result = CARVE_DRIVER(symbol) args; \
+    if (result == CUDA_SUCCESS) {                  \
+      after();                                     \
+    }                                              \
+    return result;                                 \
+  }
+CARVE_CAPTURE(cuStreamBeginCapture, (CUstream s), (s), capture_began)
+CARVE_CAPTURE(cuStreamBeginCapture_ptsz, (CUstream s), (s), capture_began)
+CARVE_CAPTURE(cuStreamBeginCapture_v2, (CUstream s, int mode), (s, mode), capture_began)
+CARVE_CAPTURE(cuStreamBeginCapture_v2_ptsz, (CUstream s, int mode), (s, mode), capture_began)
+CARVE_CAPTURE(cuStreamBeginCaptureToGraph,
+              (CUstream s, CUgraph g, const CUgraphNode* d, const void* e, std::size_t n, int mode),
+              (s, g, d, e, n, mode), capture_began)
+CARVE_CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
+              (CUstream s, CUgraph g, const CUgraphNode* d, const void* e, std::size_t n, int mode),
+              (s, g, d, e, n, mode), capture_began)
+
+// A capture ends whether or not the graph comes out of it.
+CARVE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  if (duty() == Duty::kUnknown) {
+    return refusal();
+  }
+  capture_ended();
+  return CARVE_DRIVER(cuStreamEndCapture)(stream, graph);
+}
+CARVE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
+  if (duty() == Duty::kUnknown) {
+    return refusal();
+  }
+  capture_ended();
+  return CARVE_DRIVER(cuStreamEndCapture_ptsz)(stream, graph);
+}

@@ -1,0 +1,128 @@
+#include "preload/memory.h"
+
+namespace carve::preload {
+
+Memory memory;
+
+namespace {
+
+std::uint64_t sum_of(const abi::AccountPage& page) {
+  std::uint32_t slots = page.high_slot.load_seq_cst();
+  if (slots > abi::kAccountSlots) {
+    slots = abi::kAccountSlots;  // a neighbour in the slice may write anything here
+  }
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = 0; i < slots; ++i) {
+    sum += page.slots[i].used_bytes.load_seq_cst();
+  }
+  return sum;
+}
+
+bool announce(Card& card, std::uint64_t bytes) {
+  const std::uint64_t limit = limit_bytes(card);
+  if (bytes > limit) {
+    return false;
+  }
+  card.slot->used_bytes.fetch_add(bytes);
+  if (used_bytes(card) <= limit) {
+    return true;
+  }
+  card.slot->used_bytes.fetch_sub(bytes);
+  return false;
+}
+
+}  // namespace
+
+std::uint64_t used_bytes(Card& card) {
+  return sum_of(*card.account) + card.grant->overhead_bytes.load_relaxed();
+}
+
+std::uint64_t limit_bytes(const Card& card) { return card.grant->memory_limit.load_relaxed(); }
+
+bool revoked(const Card& card) { return card.grant->revoked.load_relaxed() != 0; }
+
+bool charge(Card& card, std::uint64_t bytes) {
+  if (revoked(card)) {
+    return false;
+  }
+  if (announce(card, bytes)) {
+    return true;
+  }
+  if (memory.pool_count == 0) {
+    return false;
+  }
+  refresh_pools(card, false);
+  if (announce(card, bytes)) {
+    return true;
+  }
+  refresh_pools(card, true);
+  return announce(card, bytes);
+}
+
+void charge_taken(Card& card, std::uint64_t bytes) {
+  if (bytes != 0) {
+    card.slot->used_bytes.fetch_add(bytes);
+  }
+}
+
+void give_back(Card& card, std::uint64_t bytes) {
+  if (bytes != 0) {
+    card.slot->used_bytes.fetch_sub(bytes);
+  }
+}
+
+bool charge_request(Card& card, std::uint64_t bytes, Kind& kind) {
+  if (bytes < kOwnGranules) {
+    kind = Kind::kSmall;
+    const std::uint16_t index = index_of(card);
+    const Hold hold(memory.small_lock[index]);
+    std::uint64_t& small = memory.small_bytes[index];
+    const std::uint64_t after = small + round_up(bytes, 512);
+    const std::uint64_t more = round_up(after, kGranule) - round_up(small, kGranule);
+    if (more != 0 && !charge(card, more)) {
+      return false;
+    }
+    small = after;
+    return true;
+  }
+  kind = Kind::kLinear;
+  if (bytes <= kUnlimitedBytes - kGranule && charge(card, round_up(bytes, kGranule))) {
+    return true;
+  }
+  // The last granule may stick out of the slice, the request may not: what a program is told is free, it gets.
+  kind = Kind::kExact;
+  return charge(card, bytes);
+}
+
+void give_back_request(Card& card, std::uint64_t bytes, Kind kind) {
+  if (kind == Kind::kExact) {
+    give_back(card, bytes);
+  } else if (kind == Kind::kLinear) {
+    give_back(card, round_up(bytes, kGranule));
+  } else {
+    const std::uint16_t index = index_of(card);
+    const Hold hold(memory.small_lock[index]);
+    std::uint64_t& small = memory.small_bytes[index];
+    const std::uint64_t after = small - round_up(bytes, 512);
+    give_back(card, round_up(small, kGranule) - round_up(after, kGranule));
+    small = after;
+  }
+}
+
+void forget_context(Card& card, std::uint64_t context) {
+  const std::uint16_t index = index_of(card);
+  memory.addresses.take_all(
+      [&](const Entry& entry) {
+        return entry.card == index && entry.owner == context &&
+               (entry.kind == Kind::kLinear || entry.kind == Kind::kSmall || entry.kind == Kind::kExact ||
+                entry.kind == Kind::kImport);
+      },
+      [&](const Entry& entry) { give_back_request(card, entry.bytes, entry.kind); });
+  memory.objects.take_all(
+      [&](const Entry& entry) {
+        return entry.card == index && entry.owner == context && entry.kind == Kind::kArray;
+      },
+      [&](const Entry& entry) { give_back(card, entry.bytes); });
+}
+
+}  // namespace carve::preload

@@ -1,0 +1,162 @@
+#include <errno.h>
+#include <time.h>
+
+#include "preload/driver.h"
+#include "preload/export.h"
+#include "preload/process.h"
+
+// Becoming a part of the slice: which cards are ours, and what each call has to do.
+namespace carve::preload {
+
+Process process;
+
+namespace {
+
+constexpr std::uint64_t kPatienceNs = 5'000'000'000;
+constexpr long kRetryNs = 20'000'000;
+
+void put_hex(char*& at, const unsigned char* bytes, int count) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (int i = 0; i < count; ++i) {
+    *at++ = kDigits[bytes[i] >> 4];
+    *at++ = kDigits[bytes[i] & 15];
+  }
+}
+
+/// True when the page's card is the one with these 16 bytes: both "GPU-…" and "MIG-…" end in the same 36 letters.
+bool same_card(const char* card_uuid, const CUuuid& uuid) {
+  char text[36];
+  char* at = text;
+  put_hex(at, uuid.bytes, 4);
+  constexpr int kFrom[] = {4, 6, 8, 10};
+  for (const int from : kFrom) {
+    *at++ = '-';
+    put_hex(at, uuid.bytes + from, from == 10 ? 6 : 2);
+  }
+  std::size_t length = 0;
+  while (length < sizeof(abi::GrantPage::card_uuid) && card_uuid[length] != 0) {
+    ++length;
+  }
+  if (length < sizeof text) {
+    return false;
+  }
+  const char* tail = card_uuid + length - sizeof text;
+  for (std::size_t i = 0; i < sizeof text; ++i) {
+    const char letter = tail[i] >= 'A' && tail[i] <= 'F' ? static_cast<char>(tail[i] - 'A' + 'a') : tail[i];
+    if (letter != text[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Fills `card_of_ordinal`. A device that the driver shows and the slice does not hold stays 0: refused later.
+void match_cards(int devices) {
+  for (int i = 0; i < devices && i < static_cast<int>(kMaxOrdinals); ++i) {
+    CUdevice device = i;
+    CUuuid uuid{};
+    if (driver.cuDeviceGet(&device, i) != CUDA_SUCCESS || device < 0 ||
+        device >= static_cast<CUdevice>(kMaxOrdinals)) {
+      continue;
+    }
+    if (driver.cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS &&
+        driver.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS) {
+      continue;
+    }
+    for (std::uint32_t c = 0; c < process.card_count; ++c) {
+      if (same_card(process.cards[c].grant->card_uuid, uuid)) {
+        process.card_of_ordinal[device] = static_cast<std::int8_t>(c + 1);
+      }
+    }
+  }
+}
+
+/// An unlimited slice is all of every card, alone on none of them by accident: nothing to charge, nothing to gate.
+bool unlimited() {
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    const abi::GrantPage& grant = *process.cards[i].grant;
+    if (grant.memory_limit.load_relaxed() != kUnlimitedBytes || grant.compute_limit.load_relaxed() < 100 ||
+        grant.share_class != abi::ShareClass::kBurst) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool map_with_patience() {
+  // After one long wait in vain, later calls try once each: a program that goes on in spite of the error must
+  // not hang for 5 s at every call.
+  const std::uint64_t start = monotonic_ns();
+  const bool patient = process.failed_at_ns == 0;
+  while (!map_slices(process, abi::LibraryKind::kCuda)) {
+    if (!patient || monotonic_ns() - start >= kPatienceNs) {
+      process.failed_at_ns = monotonic_ns();
+      return false;
+    }
+    const int kept = errno;
+    const timespec pause{0, kRetryNs};
+    nanosleep(&pause, nullptr);
+    errno = kept;
+  }
+  return true;
+}
+
+}  // namespace
+
+Duty connect_slowly() {
+  wipe_on_fork(&process);
+  if (!resolve_driver()) {
+    process.refusal = CUDA_ERROR_SYSTEM_NOT_READY;
+    return Duty::kUnknown;
+  }
+  int devices = 0;
+  const CUresult initialised = driver.cuDeviceGetCount(&devices);
+  if (initialised != CUDA_SUCCESS) {
+    __atomic_store_n(&process.refusal, initialised, __ATOMIC_RELAXED);
+    return Duty::kUnknown;
+  }
+  const Hold hold(process.connecting);
+  if (process.duty != Duty::kUnknown) {
+    return process.duty;
+  }
+  if (!map_with_patience()) {
+    __atomic_store_n(&process.refusal, CUDA_ERROR_SYSTEM_NOT_READY, __ATOMIC_RELAXED);
+    return Duty::kUnknown;
+  }
+  match_cards(devices);
+  const Duty found = unlimited() ? Duty::kNone : Duty::kMeter;
+  __atomic_store_n(&process.duty, found, __ATOMIC_RELEASE);
+  return found;
+}
+
+Card* card_of_device(CUdevice device) {
+  if (device < 0 || device >= static_cast<CUdevice>(kMaxOrdinals) || process.card_of_ordinal[device] == 0) {
+    return nullptr;
+  }
+  return &process.cards[process.card_of_ordinal[device] - 1];
+}
+
+Card* current_card() {
+  CUdevice device = 0;
+  if (driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  return card_of_device(device);
+}
+
+}  // namespace carve::preload
+
+using namespace carve::preload;
+
+CARVE_EXPORT CUresult cuInit(unsigned flags) {
+  wipe_on_fork(&process);
+  if (!resolve_driver()) {
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  using Init = CUresult (*)(unsigned);
+  const CUresult result = reinterpret_cast<Init>(driver_function[static_cast<unsigned>(Hook::cuInit)])(flags);
+  if (result != CUDA_SUCCESS || duty() != Duty::kUnknown) {
+    return result;
+  }
+  return refusal();
+}
