@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Runs one third-party program, unmodified, on the simulated driver and judges it by its output.
+
+  run.py --build <build folder> <case> [--profile h200x2] [--within "<command prefix>"]
+
+Exit code 0: it holds; 1: it does not; 77: the program cannot be had here (the reason is printed).
+--within puts every program behind a prefix, such as "carve run --memory 4Gi --cores 30 --", and
+--cards / --memory then say what it must see there; the programs and their checks are the same.
+"""
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import cases  # noqa: E402
+import fetch  # noqa: E402
+import stage  # noqa: E402
+
+SKIP = 77
+# What the profiles of sim/model/profiles.cc are, in bytes of card memory and by name; said here a
+# second time on purpose: the tests do not ask the code under test.
+MACHINES = {
+    'h200x2': {'cards': 2, 'memory': 143771 << 20, 'name': 'NVIDIA H200 (SIMULATED)'},
+    't4x1': {'cards': 1, 'memory': 15360 << 20, 'name': 'Tesla T4 (SIMULATED)'},
+    'a100x8': {'cards': 8, 'memory': 81920 << 20, 'name': 'NVIDIA A100-SXM4-80GB (SIMULATED)'},
+}
+
+
+def enter_namespace(arguments):
+    if os.geteuid() != 0:
+        print('SKIP: needs root (a private mount namespace with device nodes)')
+        sys.exit(SKIP)
+    os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable,
+                          os.path.abspath(__file__), '--staged'] + arguments)
+
+
+def expectations(options):
+    expect = dict(MACHINES[options.profile])
+    if options.cards is not None:
+        expect['cards'] = options.cards
+    if options.memory is not None:
+        expect['memory'] = options.memory
+    return expect
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--build', required=True)
+    parser.add_argument('--profile', default='h200x2', choices=sorted(MACHINES))
+    parser.add_argument('--within', default='')
+    parser.add_argument('--cards', type=int)
+    parser.add_argument('--memory', type=int)
+    parser.add_argument('--staged', action='store_true')
+    parser.add_argument('case', choices=sorted(cases.CASES))
+    options = parser.parse_args()
+    case = cases.CASES[options.case]
+    try:
+        prepared = case.prepare()
+        if not options.staged and case.needs_cards:
+            enter_namespace(sys.argv[1:])
+        context = cases.Context(build=os.path.abspath(options.build),
+                                expect=expectations(options), prepared=prepared,
+                                within=shlex.split(options.within))
+        if not case.needs_cards:
+            case.run(context)
+        else:
+            with stage.Stage(context.build, options.profile):
+                case.run(context)
+    except fetch.Unavailable as reason:
+        print(f'SKIP: {reason}')
+        sys.exit(SKIP)
+    except cases.Failed as why:
+        print(f'FAILED {options.case}: {why}')
+        sys.exit(1)
+    except subprocess.TimeoutExpired as why:
+        print(f'FAILED {options.case}: {why}')
+        sys.exit(1)
+    print(f'{options.case}: holds')
+
+
+if __name__ == '__main__':
+    main()
