@@ -42,7 +42,7 @@ class JournalFile {
   /// Appends the events as one transaction and syncs it: all of them or none, durable on return. An error
   /// leaves the state as it was; the next append tries afresh (after a failed sync by a new file, since what
   /// the disk then holds is not known).
-  ///   errors  as apply() and journal_line(); kResourceExhausted: disk full; kPermissionDenied: read-only; …
+  ///   errors  as apply_all() and journal_line(); kResourceExhausted: disk full; kPermissionDenied: read-only; …
   ///   cost    one write and one fdatasync; now and then a compaction
   Result<void> append(const std::vector<JournalEvent>& events);
 

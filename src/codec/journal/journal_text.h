@@ -31,7 +31,7 @@ inline constexpr std::size_t kMaxJournalLine = 256 * 1024;
 [[nodiscard]] std::string journal_header(std::uint64_t first_number);
 
 /// One transaction's line, its end included.
-///   errors  kInvalidArgument: no event, or one that apply() would refuse for its form; kOutOfRange: the
+///   errors  kInvalidArgument: no event, or one whose names or text would not be read back; kOutOfRange: the
 ///           line would be longer than kMaxJournalLine
 [[nodiscard]] Result<std::string> journal_line(std::uint64_t number,
                                                const std::vector<JournalEvent>& events);

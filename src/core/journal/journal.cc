@@ -63,14 +63,14 @@ struct Apply {
 
 }  // namespace
 
-Result<void> apply(JournalState& state, const JournalEvent& event) {
+Result<void> apply_event(JournalState& state, const JournalEvent& event) {
   return std::visit(Apply{state}, event);
 }
 
-Result<void> apply(JournalState& state, const std::vector<JournalEvent>& events) {
-  if (events.size() == 1) return apply(state, events.front());
+Result<void> apply_all(JournalState& state, const std::vector<JournalEvent>& events) {
+  if (events.size() == 1) return apply_event(state, events.front());
   JournalState next = state;
-  for (const JournalEvent& event : events) CARVE_TRY_VOID(apply(next, event));
+  for (const JournalEvent& event : events) CARVE_TRY_VOID(apply_event(next, event));
   state = std::move(next);
   return {};
 }

@@ -54,10 +54,10 @@ struct JournalState {
 /// Applies one event. A refused event changes nothing.
 ///   errors  kInvalidArgument: illegal record, name or note text; kNotFound: the owner to be dropped holds
 ///           nothing; kOutOfRange: the counter would go down
-Result<void> apply(JournalState& state, const JournalEvent& event);
+Result<void> apply_event(JournalState& state, const JournalEvent& event);
 
 /// Applies all events, or none of them.
-Result<void> apply(JournalState& state, const std::vector<JournalEvent>& events);
+Result<void> apply_all(JournalState& state, const std::vector<JournalEvent>& events);
 
 /// Events that lead from the empty state to this one, for a compacted journal.
 [[nodiscard]] std::vector<JournalEvent> snapshot_of(const JournalState& state);
