@@ -1,0 +1,66 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "adapter/process/spawn.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "port/gpu.h"
+
+namespace carve {
+
+/// How to start the worker, and how long to wait for it.
+struct NvmlWorkerOptions {
+  std::string program;             // this binary; run as `<program> nvml-worker --driver-root …`
+  std::vector<std::string> args;
+  std::string log_file;
+  // The first call initialises the cards, which takes seconds each without the persistence daemon.
+  std::chrono::milliseconds inventory_deadline{15'000};
+  std::chrono::milliseconds usage_deadline{1'000};
+  std::chrono::milliseconds back_off{1'000};  // between two starts after a failure, doubled up to 30 s
+};
+
+/// The Gpu port by a child process: it may hang or die in the vendor's library, the agent does not. A worker
+/// that misses its deadline is killed; the next call starts another one. The agent itself loads nothing.
+class NvmlClient final : public Gpu {
+ public:
+  NvmlClient(NvmlWorkerOptions options, const Clock& clock, Log& log);
+  ~NvmlClient() override;
+
+  Result<GpuInventory> inventory() override;
+  Result<std::vector<GpuUsage>> usage() override;
+  [[nodiscard]] GpuState state() const override { return state_.load(); }
+  [[nodiscard]] std::string reason() const override;
+  /// PID of the living worker, 0 when there is none (tests stop it).
+  [[nodiscard]] pid_t worker_pid() const { return worker_pid_.load(); }
+
+ private:
+  Result<std::vector<char>> ask(std::uint32_t op, std::uint32_t card, std::chrono::milliseconds deadline);
+  Result<GpuInventory> inventory_locked();
+  Result<GpuUsage> usage_of(std::size_t card);
+  Result<void> start();
+  void drop(GpuState state, const std::string& why);
+  void set_state(GpuState state, const std::string& why);
+
+  NvmlWorkerOptions options_;
+  const Clock& clock_;
+  Log& log_;
+  std::mutex mutex_;  // one call at a time
+  Child worker_;
+  Fd socket_;
+  std::uint32_t sequence_ = 0;
+  std::uint64_t generation_ = 0;
+  std::vector<CardId> cards_;
+  std::chrono::milliseconds back_off_;
+  Clock::Time not_before_{};
+  std::atomic<GpuState> state_{GpuState::kStarting};
+  std::atomic<pid_t> worker_pid_{0};
+  mutable std::mutex reason_mutex_;
+  std::string reason_;
+};
+
+}  // namespace carve

@@ -1,0 +1,133 @@
+#include "adapter/nvml/client.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "adapter/nvml/wire.h"
+#include "adapter/nvml/worker.h"
+
+// The test binary plays the worker too: it is started again with one argument.
+namespace {
+const int kPlayed = [] {
+  std::ifstream file("/proc/self/cmdline");
+  std::string line((std::istreambuf_iterator<char>(file)), {});
+  const auto zero = line.find('\0');
+  if (zero != std::string::npos && line.compare(zero + 1, 11, "nvml-worker") == 0) {
+    const auto second = line.find('\0', zero + 1);
+    std::_Exit(carve::nvml::run_worker(carve::nvml::kWorkerSocket, line.substr(second + 1).c_str()));
+  }
+  return 0;
+}();
+}  // namespace
+
+namespace carve {
+namespace {
+
+class NvmlClientTest : public testing::Test {
+ protected:
+  NvmlClientTest() {
+    char name[] = "/tmp/carve-nvml-XXXXXX";
+    folder_ = ::mkdtemp(name);
+    set("ok");
+    ::setenv("FAKE_NVML_MODE", (folder_ + "/mode").c_str(), 1);
+  }
+  void set(const std::string& mode) { std::ofstream(folder_ + "/mode") << mode; }
+  NvmlWorkerOptions options(const std::string& root = FAKE_DRIVER) const {
+    return {.program = "/proc/self/exe",
+            .args = {"nvml-worker", root},
+            .log_file = "",
+            .inventory_deadline = std::chrono::seconds(5),
+            .usage_deadline = std::chrono::milliseconds(300),
+            .back_off = std::chrono::milliseconds(10)};
+  }
+  Result<std::vector<GpuUsage>> ask_until_ok(NvmlClient& client) {
+    Result<std::vector<GpuUsage>> usage;
+    for (int i = 0; i < 200; ++i) {
+      usage = client.usage();
+      if (usage) break;
+      ::usleep(20'000);  // the back-off of a real process
+    }
+    return usage;
+  }
+  std::string folder_;
+  SystemClock clock_;
+  Log log_{[](std::string_view) {}};
+};
+
+TEST_F(NvmlClientTest, ListsCardsFilesAndProcesses) {
+  NvmlClient client(options(), clock_, log_);
+  const auto inventory = client.inventory();
+  ASSERT_TRUE(inventory) << inventory.error().what;
+  EXPECT_EQ(inventory->driver_version, "999.10.01");
+  EXPECT_EQ(inventory->cuda_version, "13.0");
+  ASSERT_EQ(inventory->cards.size(), 2U);
+  EXPECT_EQ(inventory->cards[1].id.str(), "GPU-fake-1");
+  EXPECT_EQ(inventory->cards[1].minor, 6);
+  EXPECT_EQ(inventory->cards[0].memory, Bytes::gib(16));
+  EXPECT_EQ(inventory->links.between(CardId("GPU-fake-0"), CardId("GPU-fake-1")).level, LinkLevel::kSystem);
+  EXPECT_NE(inventory->files.nvml.find("libnvidia-ml.so.1"), std::string::npos);
+  const auto usage = client.usage();
+  ASSERT_TRUE(usage) << usage.error().what;
+  EXPECT_EQ((*usage)[0].processes.size(), 100U);
+  EXPECT_EQ((*usage)[0].used, Bytes::gib(1));
+  EXPECT_EQ(client.state(), GpuState::kOk);
+}
+
+TEST_F(NvmlClientTest, AWorkerThatHangsIsKilledAndNamed) {
+  NvmlClient client(options(), clock_, log_);
+  ASSERT_TRUE(client.usage());
+  const pid_t first = client.worker_pid();
+  set("hang");
+  const auto usage = client.usage();
+  ASSERT_FALSE(usage);
+  EXPECT_EQ(usage.error().code, Code::kDeadlineExceeded);
+  EXPECT_EQ(client.state(), GpuState::kHanging);
+  EXPECT_NE(::kill(first, 0), 0);
+  set("ok");
+  ASSERT_TRUE(ask_until_ok(client));
+  EXPECT_EQ(client.state(), GpuState::kOk);
+  EXPECT_NE(client.worker_pid(), first);
+}
+
+TEST_F(NvmlClientTest, AStoppedWorkerCountsAsHanging) {
+  NvmlClient client(options(), clock_, log_);
+  ASSERT_TRUE(client.usage());
+  ::kill(client.worker_pid(), SIGSTOP);
+  EXPECT_EQ(client.usage().error().code, Code::kDeadlineExceeded);
+  EXPECT_TRUE(ask_until_ok(client));
+}
+
+TEST_F(NvmlClientTest, AWorkerThatDiesIsStartedAgain) {
+  NvmlClient client(options(), clock_, log_);
+  ASSERT_TRUE(client.usage());
+  ::kill(client.worker_pid(), SIGKILL);
+  EXPECT_FALSE(client.usage());
+  EXPECT_TRUE(ask_until_ok(client));
+}
+
+TEST_F(NvmlClientTest, NoDriverAndNoLibraryAreTwoReasons) {
+  set("nodriver");
+  NvmlClient no_driver(options(), clock_, log_);
+  EXPECT_NE(no_driver.inventory().error().what.find("Driver Not Loaded"), std::string::npos);
+  EXPECT_EQ(no_driver.state(), GpuState::kAbsent);
+  NvmlClient no_library(options("/nonexistent"), clock_, log_);
+  EXPECT_NE(no_library.inventory().error().what.find("/nonexistent"), std::string::npos);
+}
+
+TEST_F(NvmlClientTest, ALostCardIsUnhealthyAndTheOtherOneGoesOn) {
+  NvmlClient client(options(), clock_, log_);
+  ASSERT_TRUE(client.usage());
+  set("lost");
+  const auto usage = client.usage();
+  ASSERT_TRUE(usage);
+  EXPECT_TRUE((*usage)[0].health.ok);
+  EXPECT_FALSE((*usage)[1].health.ok);
+}
+
+}  // namespace
+}  // namespace carve

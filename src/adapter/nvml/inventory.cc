@@ -1,0 +1,234 @@
+#include "adapter/nvml/inventory.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstring>
+
+#include "adapter/process/text_file.h"
+#include "core/topology/links.h"
+
+namespace carve::nvml {
+namespace {
+
+template <std::size_t N>
+void copy_text(char (&to)[N], const std::string& from) {
+  std::snprintf(to, N, "%s", from.c_str());
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+/// The driver writes an 8-digit domain, the kernel a 4-digit one.
+std::string kernel_bus_id(const std::string& bus_id) {
+  const std::string text = lower(bus_id);
+  return text.size() > 12 && text.compare(0, 4, "0000") == 0 ? text.substr(4) : text;
+}
+
+int numa_of(const Api& api, Device device, const std::string& bus_id) {
+  unsigned node = 0;
+  if (api.numa != nullptr && api.numa(device, &node) == kSuccess) return static_cast<int>(node);
+  unsigned long set[2] = {};
+  if (api.memory_affinity != nullptr && api.memory_affinity(device, 2, set, 0) == kSuccess) {
+    for (int bit = 0; bit < 128; ++bit) {
+      if ((set[bit / 64] >> (bit % 64) & 1U) != 0) return bit;
+    }
+  }
+  const auto text = read_text("/sys/bus/pci/devices/" + kernel_bus_id(bus_id) + "/numa_node");
+  return text ? std::atoi(text->c_str()) : -1;
+}
+
+/// Total without what the driver keeps for itself: nobody can have that.
+std::uint64_t usable_memory(const Api& api, Device device, int* status) {
+  MemoryV2 v2 = {};
+  v2.version = static_cast<unsigned>(sizeof(MemoryV2)) | 2U << 24U;
+  if (api.memory_v2 != nullptr && api.memory_v2(device, &v2) == kSuccess) {
+    *status = kSuccess;
+    return v2.total - std::min(v2.total, v2.reserved);
+  }
+  Memory v1 = {};
+  *status = api.memory != nullptr ? api.memory(device, &v1) : static_cast<int>(kFunctionNotFound);
+  return v1.total;
+}
+
+int describe_card(const Api& api, Device device, WireCard* card, std::string* what) {
+  *card = {};
+  card->minor = -1;
+  *what = "UUID";
+  if (const int status = api.uuid(device, card->uuid, sizeof(card->uuid)); status != kSuccess) return status;
+  if (api.name != nullptr) api.name(device, card->name, sizeof(card->name));
+  unsigned minor = 0;
+  if (api.minor != nullptr && api.minor(device, &minor) == kSuccess) card->minor = static_cast<int>(minor);
+  PciInfo pci = {};
+  if (api.pci != nullptr && api.pci(device, &pci) == kSuccess) copy_text(card->bus_id, lower(pci.bus_id));
+  int status = kSuccess;
+  card->memory_bytes = usable_memory(api, device, &status);
+  card->numa_node = numa_of(api, device, card->bus_id);
+  *what = "memory";
+  return status;
+}
+
+LinkLevel level_of(int ancestor) {
+  switch (ancestor) {
+    case 0:
+    case 10: return LinkLevel::kSwitch;
+    case 20: return LinkLevel::kMultiSwitch;
+    case 30: return LinkLevel::kHostBridge;
+    case 40: return LinkLevel::kNumaNode;
+    case 50: return LinkLevel::kSystem;
+    default: return LinkLevel::kUnknown;
+  }
+}
+
+std::uint8_t active_lanes(const Api& api, Device device) {
+  std::uint8_t lanes = 0;
+  for (unsigned link = 0; link < 18 && api.nvlink_state != nullptr; ++link) {
+    unsigned active = 0;
+    if (api.nvlink_state(device, link, &active) == kSuccess && active == 1) ++lanes;
+  }
+  return lanes;
+}
+
+void describe_links(const Api& api, const std::vector<Device>& devices, std::vector<WireCard>* cards) {
+  constexpr int kP2pNvlink = 2;  // nvmlGpuP2PCapsIndex: through NVLink
+  for (std::size_t a = 0; a < devices.size(); ++a) {
+    const std::uint8_t lanes = active_lanes(api, devices[a]);
+    for (std::size_t b = 0; b < devices.size(); ++b) {
+      if (a == b) continue;
+      int ancestor = -1;
+      LinkLevel level = LinkLevel::kUnknown;
+      if (api.common_ancestor != nullptr && api.common_ancestor(devices[a], devices[b], &ancestor) == kSuccess) {
+        level = level_of(ancestor);
+      }
+      int p2p = -1;
+      if (lanes > 0 && api.p2p_status != nullptr &&
+          api.p2p_status(devices[a], devices[b], kP2pNvlink, &p2p) == kSuccess && p2p == 0) {
+        level = LinkLevel::kNvLink;
+        (*cards)[a].link_lanes[b] = lanes;
+      }
+      (*cards)[a].link_level[b] = static_cast<std::uint8_t>(level);
+    }
+  }
+}
+
+void add_processes(int (*call)(Device, unsigned*, ProcessInfo*), Device device,
+                   std::vector<WireProcess>* processes) {
+  if (call == nullptr) return;
+  std::vector<ProcessInfo> found(64);
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    auto count = static_cast<unsigned>(found.size());
+    const int status = call(device, &count, found.data());
+    if (status == kInsufficientSize && found.size() < kMaxProcesses) {
+      found.resize(std::min<std::size_t>(kMaxProcesses, std::max<std::size_t>(count, found.size()) * 2));
+      continue;
+    }
+    if (status != kSuccess) return;
+    for (unsigned i = 0; i < count && i < found.size() && processes->size() < kMaxProcesses; ++i) {
+      const auto pid = static_cast<std::int32_t>(found[i].pid);
+      const bool known = std::any_of(processes->begin(), processes->end(),
+                                     [pid](const WireProcess& p) { return p.pid == pid; });
+      if (!known) processes->push_back({pid, 0, found[i].used});
+    }
+    return;
+  }
+}
+
+/// The newest sample of each process since the last call; a process without a new one has 0.
+void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector<WireProcess>* processes) {
+  if (api.process_utilization == nullptr) return;
+  std::vector<ProcessSample> samples(kMaxProcesses);
+  auto count = static_cast<unsigned>(samples.size());
+  const int status = api.process_utilization(handles->devices[card], samples.data(), &count,
+                                             handles->last_sample_us[card]);
+  if (status != kSuccess) {
+    // Not found: nothing ran since. Whoever ran before does not run any more.
+    handles->last_sm[card].clear();
+    return;
+  }
+  std::map<unsigned, ProcessSample> newest;
+  for (unsigned i = 0; i < count && i < samples.size(); ++i) {
+    auto& slot = newest[samples[i].pid];
+    if (samples[i].time_us >= slot.time_us) slot = samples[i];
+    handles->last_sample_us[card] =
+        std::max<unsigned long long>(handles->last_sample_us[card], samples[i].time_us);
+  }
+  handles->last_sm[card].clear();
+  for (const auto& [pid, sample] : newest) handles->last_sm[card][pid] = std::min(100U, sample.sm);
+  for (auto& process : *processes) {
+    const auto found = handles->last_sm[card].find(static_cast<unsigned>(process.pid));
+    if (found != handles->last_sm[card].end()) process.sm_percent = found->second;
+  }
+}
+
+}  // namespace
+
+int take_inventory(const Library& library, Handles* handles, WireMachine* machine,
+                   std::vector<WireCard>* cards, std::string* what) {
+  const Api& api = library.api;
+  *machine = {};
+  if (api.driver_version != nullptr) api.driver_version(machine->driver_version, sizeof(machine->driver_version));
+  int cuda = 0;
+  if (api.cuda_version != nullptr && api.cuda_version(&cuda) == kSuccess) {
+    copy_text(machine->cuda_version, std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10));
+  }
+  copy_text(machine->cuda_file, library.cuda_file);
+  copy_text(machine->nvml_file, library.nvml_file);
+  unsigned count = 0;
+  *what = "device count";
+  if (const int status = api.count(&count); status != kSuccess) return status;
+  handles->devices.clear();
+  cards->clear();
+  for (unsigned i = 0; i < count && cards->size() < kMaxCards; ++i) {
+    Device device = nullptr;
+    WireCard card;
+    if (api.by_index(i, &device) != kSuccess) continue;
+    if (describe_card(api, device, &card, what) != kSuccess) continue;
+    handles->devices.push_back(device);
+    cards->push_back(card);
+  }
+  describe_links(api, handles->devices, cards);
+  ++handles->generation;
+  handles->last_sample_us.assign(handles->devices.size(), 0);
+  handles->last_sm.assign(handles->devices.size(), {});
+  machine->cards = static_cast<std::uint32_t>(cards->size());
+  return kSuccess;
+}
+
+int take_usage(const Library& library, Handles* handles, std::size_t card, WireUsage* usage,
+               std::vector<WireProcess>* processes, std::string* what) {
+  const Api& api = library.api;
+  const Device device = handles->devices[card];
+  *usage = {};
+  processes->clear();
+  MemoryV2 v2 = {};
+  v2.version = static_cast<unsigned>(sizeof(MemoryV2)) | 2U << 24U;
+  Memory v1 = {};
+  int status = kFunctionNotFound;
+  *what = "memory";
+  if (api.memory_v2 != nullptr && (status = api.memory_v2(device, &v2)) == kSuccess) {
+    usage->used_bytes = v2.total - v2.reserved - v2.free;  // the headers disagree on what "used" contains
+  } else if (api.memory != nullptr && (status = api.memory(device, &v1)) == kSuccess) {
+    usage->used_bytes = v1.used;
+  }
+  if (status == kGpuIsLost || status == kResetRequired) {
+    usage->lost = 1;
+    return kSuccess;
+  }
+  if (status != kSuccess) return status;
+  Utilization rates = {};
+  if (api.utilization != nullptr && api.utilization(device, &rates) == kSuccess) {
+    usage->utilization_percent = std::min(100U, rates.gpu);
+  }
+  if (api.temperature != nullptr) api.temperature(device, 0, &usage->temperature_c);
+  if (api.power != nullptr) api.power(device, &usage->power_mw);
+  add_processes(api.compute_processes, device, processes);
+  add_processes(api.graphics_processes, device, processes);
+  add_samples(api, handles, card, processes);
+  usage->processes = static_cast<std::uint32_t>(processes->size());
+  return kSuccess;
+}
+
+}  // namespace carve::nvml

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "adapter/nvml/library.h"
+#include "adapter/nvml/wire.h"
+
+namespace carve::nvml {
+
+/// The handles of one inventory. They are worth nothing after the next one: its generation says which.
+struct Handles {
+  std::uint64_t generation = 0;
+  std::vector<Device> devices;
+  std::vector<unsigned long long> last_sample_us;       // per card
+  std::vector<std::map<unsigned, unsigned>> last_sm;    // per card: pid → per cent
+};
+
+/// Lists the cards. A lost card is left out, not fatal. Returns an NVML code; `what` says which call failed.
+int take_inventory(const Library& library, Handles* handles, WireMachine* machine,
+                   std::vector<WireCard>* cards, std::string* what);
+
+/// One card's use and its processes.
+int take_usage(const Library& library, Handles* handles, std::size_t card, WireUsage* usage,
+               std::vector<WireProcess>* processes, std::string* what);
+
+}  // namespace carve::nvml

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+
+// The few NVML calls that Carve makes, as our own prototypes: no header of the vendor's is needed to build,
+// and every symbol may be missing. Facts from the published interface.
+namespace carve::nvml {
+
+struct DeviceHandle;
+using Device = DeviceHandle*;
+
+enum Status : int {
+  kSuccess = 0,
+  kUninitialized = 1,
+  kInvalidArgument = 2,
+  kNotSupported = 3,
+  kNoPermission = 4,
+  kNotFound = 6,
+  kInsufficientSize = 7,
+  kDriverNotLoaded = 9,
+  kLibraryNotFound = 12,
+  kFunctionNotFound = 13,
+  kGpuIsLost = 15,
+  kResetRequired = 16,
+  kMismatch = 18,
+  kUnknown = 999,
+};
+
+struct PciInfo {
+  char bus_id_legacy[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char bus_id[32];
+};
+struct Memory {
+  std::uint64_t total, free, used;
+};
+struct MemoryV2 {
+  unsigned version;
+  std::uint64_t total, reserved, free, used;
+};
+static_assert(sizeof(MemoryV2) == 40);
+struct Utilization {
+  unsigned gpu, memory;
+};
+struct ProcessInfo {  // of the _v2 and _v3 calls
+  unsigned pid;
+  std::uint64_t used;
+  unsigned gpu_instance, compute_instance;
+};
+static_assert(sizeof(ProcessInfo) == 24);
+struct ProcessSample {
+  unsigned pid;
+  std::uint64_t time_us;
+  unsigned sm, memory, encoder, decoder;
+};
+static_assert(sizeof(ProcessSample) == 32);
+
+/// The symbols, as found. Names are the exact exported ones.
+struct Api {
+  int (*init)() = nullptr;
+  int (*shutdown)() = nullptr;
+  const char* (*error_string)(int) = nullptr;
+  int (*driver_version)(char*, unsigned) = nullptr;
+  int (*cuda_version)(int*) = nullptr;
+  int (*count)(unsigned*) = nullptr;
+  int (*by_index)(unsigned, Device*) = nullptr;
+  int (*uuid)(Device, char*, unsigned) = nullptr;
+  int (*name)(Device, char*, unsigned) = nullptr;
+  int (*minor)(Device, unsigned*) = nullptr;
+  int (*pci)(Device, PciInfo*) = nullptr;
+  int (*memory)(Device, Memory*) = nullptr;
+  int (*memory_v2)(Device, MemoryV2*) = nullptr;
+  int (*numa)(Device, unsigned*) = nullptr;
+  int (*memory_affinity)(Device, unsigned, unsigned long*, unsigned) = nullptr;
+  int (*utilization)(Device, Utilization*) = nullptr;
+  int (*temperature)(Device, int, unsigned*) = nullptr;
+  int (*power)(Device, unsigned*) = nullptr;
+  int (*compute_processes)(Device, unsigned*, ProcessInfo*) = nullptr;
+  int (*graphics_processes)(Device, unsigned*, ProcessInfo*) = nullptr;
+  int (*process_utilization)(Device, ProcessSample*, unsigned*, unsigned long long) = nullptr;
+  int (*common_ancestor)(Device, Device, int*) = nullptr;
+  int (*p2p_status)(Device, Device, int, int*) = nullptr;
+  int (*nvlink_state)(Device, unsigned, unsigned*) = nullptr;
+};
+
+}  // namespace carve::nvml

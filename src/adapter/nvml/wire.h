@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// What the agent and its NVML worker say to each other over a socket pair (SOCK_SEQPACKET): one request, one
+// answer, plain data of fixed size. Both ends are the same binary, so there is no version.
+namespace carve::nvml {
+
+inline constexpr std::uint32_t kWireMagic = 0x4e564143;  // "CAVN"
+inline constexpr std::size_t kMaxCards = 64;
+inline constexpr std::size_t kMaxProcesses = 2048;
+inline constexpr int kWorkerSocket = 3;  // the descriptor that the worker finds its end at
+
+enum class Op : std::uint32_t { kInventory = 1, kUsage = 2 };
+
+struct WireRequest {
+  std::uint32_t magic = kWireMagic;
+  Op op = Op::kInventory;
+  std::uint32_t sequence = 0;
+  std::uint32_t card = 0;            // kUsage: index in the inventory
+  std::uint64_t generation = 0;      // kUsage: of that inventory
+};
+
+/// Before every answer; `count` records of `record_bytes` follow.
+struct WireHeader {
+  std::uint32_t magic = kWireMagic;
+  std::uint32_t sequence = 0;
+  std::int32_t status = 0;           // an NVML return code
+  std::uint32_t absent = 0;          // kInventory: no library or no driver
+  std::uint32_t count = 0;
+  std::uint32_t record_bytes = 0;
+  std::uint64_t generation = 0;
+  char text[256] = {};               // what failed, for people
+};
+
+/// Links of one card to all others: LinkLevel and lanes.
+struct WireCard {
+  char uuid[96];
+  char name[96];
+  char bus_id[32];
+  std::uint64_t memory_bytes;        // usable: total without what the driver keeps
+  std::int32_t minor;
+  std::int32_t numa_node;
+  std::uint8_t link_level[kMaxCards];
+  std::uint8_t link_lanes[kMaxCards];
+};
+
+/// The first record of an inventory; the cards follow in packets of their own, one each.
+struct WireMachine {
+  char driver_version[96];
+  char cuda_version[16];
+  char cuda_file[512];
+  char nvml_file[512];
+  std::uint32_t cards;
+};
+
+struct WireUsage {
+  std::uint64_t used_bytes;
+  std::uint32_t utilization_percent;
+  std::uint32_t temperature_c;
+  std::uint32_t power_mw;
+  std::uint32_t lost;                // the card answers GPU_IS_LOST
+  std::uint32_t processes;
+};
+
+struct WireProcess {
+  std::int32_t pid;
+  std::uint32_t sm_percent;
+  std::uint64_t used_bytes;          // all ones: not available
+};
+
+}  // namespace carve::nvml
