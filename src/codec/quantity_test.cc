@@ -1,0 +1,138 @@
+#include "codec/quantity.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace carve::codec {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ParseBytes, ReadsTheSuffixesOfKubernetes) {
+  const std::vector<std::pair<std::string, std::uint64_t>> legal = {
+      {"4Gi", 4294967296},   {"4096Mi", 4294967296},
+      {"4G", 4000000000},    {"4294967296", 4294967296},
+      {"1.5Gi", 1610612736}, {"500M", 500000000},
+      {"1", 1},              {"1k", 1000},
+      {"1Ki", 1024},         {"007", 7},
+      {".5Gi", 536870912},   {"5.", 5},
+      {"4e9", 4000000000},   {"4E9", 4000000000},
+      {"1E", 1000000000000000000},
+      {"15Ei", 17293822569102704640ULL},
+      {"18446744073709551615", 18446744073709551615ULL},
+      {"0.3Gi", 322122548},  // rounded up, as Kubernetes does
+      {"0.000000001", 1},
+  };
+  for (const auto& [text, bytes] : legal) {
+    const auto parsed = parse_bytes("--memory", text);
+    ASSERT_TRUE(parsed) << parsed.error().what;
+    EXPECT_EQ(parsed->count(), bytes) << text;
+  }
+}
+
+TEST(ParseBytes, RefusesEverythingElseAndSaysFieldValueUnitAndWhatIsLegal) {
+  const std::vector<std::pair<std::string, std::string>> illegal = {
+      {"", "is empty"},
+      {"-4Gi", "has a sign"},
+      {"+4Gi", "has a sign"},
+      {"Gi", "does not start with a number"},
+      {".", "does not start with a number"},
+      {"four", "does not start with a number"},
+      {" 4Gi", "does not start with a number"},
+      {"4GB", "has unit GB: write G without the B"},
+      {"4GiB", "has unit GiB: write Gi without the B"},
+      {"4g", "has unit g"},
+      {"4K", "has unit K"},
+      {"4 Gi", "unknown unit"},
+      {"400m", "thousandths of a byte"},
+      {"50%", "is a share"},
+      {"4Gi4", "unknown unit"},
+      {"4e", "unknown unit"},
+      {"4e-3", "unknown unit"},
+      {"4e19", "unknown unit"},
+      {"1.2.3", "unknown unit"},
+      {"0x10", "unknown unit"},
+      {"0", "is zero"},
+      {"0.0Gi", "is zero"},
+      {"1.0000000000000000001", "more than 18 decimals"},
+      {std::string(65, '1'), "is too long"},
+      {std::string("4\0Gi", 4), "unknown unit"},
+  };
+  for (const auto& [text, why] : illegal) {
+    const auto parsed = parse_bytes("--memory", text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(parsed.error().what, HasSubstr(why));
+    EXPECT_THAT(parsed.error().what, HasSubstr("--memory: \""));
+    EXPECT_THAT(parsed.error().what, HasSubstr("bytes"));
+    EXPECT_THAT(parsed.error().what, HasSubstr("4Gi"));
+  }
+}
+
+TEST(ParseBytes, SaysWhatIsTooLarge) {
+  for (const std::string text : {"16Ei", "18446744073709551616", "99999999999999999999999", "20E",
+                                 "18446744073709551615.5"}) {
+    const auto parsed = parse_bytes("--memory", text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().code, Code::kOutOfRange) << text;
+    EXPECT_THAT(parsed.error().what, HasSubstr("more than 2^64 - 1 bytes"));
+  }
+}
+
+RC_GTEST_PROP(ParseBytes, ReadsBackWhatToCanonicalWrites, ()) {
+  const auto shift = *rc::gen::inRange(0, 64);
+  const auto bytes = Bytes((*rc::gen::arbitrary<std::uint64_t>() >> shift) | 1);
+  const auto parsed = parse_bytes("f", to_canonical(bytes));
+  RC_ASSERT(parsed.has_value());
+  RC_ASSERT(*parsed == bytes);
+}
+
+RC_GTEST_PROP(ParseBytes, NeverPassesForAnotherTextThanItsOwnBytes, (std::string text)) {
+  const auto parsed = parse_bytes("f", text);
+  if (parsed) {
+    RC_ASSERT(parsed->count() > 0u);
+    RC_ASSERT(parse_bytes("f", to_canonical(*parsed)).value() == *parsed);
+  }
+}
+
+TEST(ParseMemory, TakesAPercentageOfTheCardToo) {
+  EXPECT_EQ(parse_memory("memory", "50%").value(), MemoryAsk::of_percent(50));
+  EXPECT_EQ(parse_memory("memory", "4Gi").value(), MemoryAsk::of(Bytes::gib(4)));
+  for (const std::string text : {"0%", "101%", "%", "1.5%", "-1%", "50 %"}) {
+    const auto parsed = parse_memory("memory", text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_THAT(parsed.error().what, HasSubstr("1 to 100 per cent of each card's memory")) << text;
+  }
+}
+
+TEST(ParseCores, TakesSharesOfACardAndWholeCards) {
+  EXPECT_EQ(parse_cores("cores", "30")->share, CoreShare(30));
+  EXPECT_EQ(parse_cores("cores", "30%")->share, CoreShare(30));
+  EXPECT_EQ(parse_cores("cores", "30")->whole_cards, 0u);
+  EXPECT_EQ(parse_cores("cores", "100")->whole_cards, 1u);
+  EXPECT_EQ(parse_cores("cores", "200")->whole_cards, 2u);
+  EXPECT_EQ(parse_cores("cores", "1600")->whole_cards, 16u);
+  for (const std::string text : {"", "%", "0", "-1", "101", "150", "1700", "200%", "3.5", "abc",
+                                 "99999999999999999999", "30 "}) {
+    const auto parsed = parse_cores("cores", text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(parsed.error().what, HasSubstr("1 to 100 hundredths of each card")) << text;
+  }
+}
+
+TEST(ParseCount, TakesWholeNumbersInItsRange) {
+  EXPECT_EQ(parse_count("cards", "2", 1, 16, "cards").value(), 2u);
+  for (const std::string text : {"", "0", "17", "-1", "1.", "2.0", "1e1", "18446744073709551616"}) {
+    EXPECT_FALSE(parse_count("cards", text, 1, 16, "cards")) << text;
+  }
+}
+
+}  // namespace
+}  // namespace carve::codec

@@ -1,0 +1,203 @@
+#include "codec/record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "codec/journal/journal_text.h"
+
+namespace carve::codec {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kFixtures = CARVE_FIXTURES;
+
+/// name → text of every file in a fixture folder.
+std::map<std::string, std::string> fixtures(const std::string& folder) {
+  std::map<std::string, std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(kFixtures + "/" + folder)) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    out[entry.path().stem().string()] = std::string(std::istreambuf_iterator<char>(in), {});
+  }
+  return out;
+}
+
+RecordCard card(const std::string& last, Bytes memory, std::uint32_t compute) {
+  return RecordCard{CardId("GPU-8f0c5a1e-0000-4000-8000-00000000000" + last), memory,
+                    CoreShare(compute)};
+}
+
+/// What the golden texts of version 1 mean, written by hand.
+std::map<std::string, Record> golden_v1() {
+  std::map<std::string, Record> out;
+  RecordPart run;
+  run.part = "main";
+  run.cards = {card("1", Bytes::gib(4), 30)};
+  out["local_run"] = Record{0, {OwnerKind::kLocal, "run-1"}, {run}};
+
+  RecordPart whole;
+  whole.part = "gpu";
+  whole.exclusive = true;
+  whole.whole = true;
+  whole.cards = {card("1", Bytes(150754820096), 100)};
+  out["claim_whole_card"] =
+      Record{18446744073709551615ULL, {OwnerKind::kClaim, "c-1"}, {whole}};
+
+  RecordPart init{"init", Phase::kInit, false, false, ShareClass::kBestEffort,
+                  PriorityClass::kOffline, "gpushare", {card("1", Bytes::gib(1), 0)}};
+  RecordPart train{"train", Phase::kRun, false, false, ShareClass::kFixed, PriorityClass::kOnline,
+                   "qgpu", {card("1", Bytes::gib(4), 20), card("2", Bytes::gib(4), 20)}};
+  out["pod_init_and_two_cards"] =
+      Record{7, {OwnerKind::kPod, "3b1f5c1e-7a55-4d2e-9d6e-4f8f1d1f0a11"}, {init, train}};
+  return out;
+}
+
+TEST(Record, GoldenTextsAreWrittenAndReadToTheByte) {
+  const auto texts = fixtures("record/v1");
+  const auto records = golden_v1();
+  ASSERT_EQ(texts.size(), records.size());
+  for (const auto& [name, text] : texts) {
+    ASSERT_TRUE(records.contains(name)) << name;
+    const auto written = encode_record(records.at(name));
+    ASSERT_TRUE(written) << written.error().what;
+    EXPECT_EQ(*written, text) << name;
+    const auto read = decode_record(text);
+    ASSERT_TRUE(read) << name << ": " << read.error().what;
+    EXPECT_EQ(*read, records.at(name)) << name;
+  }
+}
+
+TEST(Record, WhatIsNotARecordIsRefusedWithAReason) {
+  const std::map<std::string, std::string> reasons = {
+      {"newer_version", "version 2 is not known here; this build reads 1"},
+      {"older_version", "version 0 is not known here"},
+      {"no_version", "has no version v"},
+      {"unknown_member", "the record has a member that this version does not know"},
+      {"repeated_member", "is not in canonical form"},
+      {"space", "is not in canonical form"},
+      {"negative_epoch", "epoch is not a whole number"},
+      {"no_part", "parts: 0 is not legal"},
+      {"part_twice", "part main: twice"},
+      {"zero_bytes", "0 bytes of memory is not legal"},
+      {"fraction_of_a_byte", "parts[0].cards[0] bytes is not a whole number"},
+      {"compute_above_card", "compute is not a whole number from 0 to 100"},
+      {"no_guarantee", "compute 0 is not legal"},
+      {"unknown_class", "parts[0] share is not fixed, burst or besteffort"},
+      {"illegal_uuid", "uuid: 1 to 253 letters"},
+      {"flag_false", "init is not true"},
+      {"whole_not_exclusive", "a whole card is exclusive"},
+      {"cut_off", "is not JSON"},
+      {"a_list", "has no version v"},
+  };
+  const auto texts = fixtures("record/refused");
+  ASSERT_EQ(texts.size(), reasons.size());
+  for (const auto& [name, text] : texts) {
+    const auto read = decode_record(text);
+    ASSERT_FALSE(read) << name;
+    EXPECT_THAT(read.error().what, HasSubstr(reasons.at(name))) << name;
+  }
+}
+
+TEST(Record, SizeAndDepthAreBounded) {
+  EXPECT_THAT(decode_record(std::string(kMaxRecordText + 1, ' ')).error().what,
+              HasSubstr("is too long"));
+  EXPECT_FALSE(decode_record(std::string(1000, '[')));
+  Record large = golden_v1().at("local_run");
+  large.parts.clear();
+  for (std::size_t i = 0; i < kMaxPartsPerRecord; ++i) {
+    RecordPart part;
+    part.part = std::string(200, 'p') + std::to_string(i);
+    for (int c = 0; c < 16; ++c) {
+      part.cards.push_back(
+          RecordCard{CardId(std::string(200, 'c') + std::to_string(c)), Bytes(1), CoreShare(1)});
+    }
+    large.parts.push_back(part);
+  }
+  EXPECT_THAT(encode_record(large).error().what, HasSubstr("is too long"));
+}
+
+TEST(Record, SlicesLeadBackToTheRecord) {
+  for (const auto& [name, record] : golden_v1()) {
+    const auto again = record_of(record.epoch, slices_of(record));
+    ASSERT_TRUE(again) << name << ": " << again.error().what;
+    EXPECT_EQ(*again, record) << name;
+  }
+  std::vector<Slice> slices = slices_of(golden_v1().at("pod_init_and_two_cards"));
+  slices[2].share = ShareClass::kBurst;
+  EXPECT_FALSE(record_of(0, slices));
+  slices[2].owner.uid = "b";
+  EXPECT_FALSE(record_of(0, slices));
+  EXPECT_FALSE(record_of(0, {}));
+}
+
+TEST(Journal, TheGoldenFileIsWrittenAndReadToTheByte) {
+  JournalState state;
+  for (const auto& [name, record] : golden_v1()) state.records[record.owner] = record;
+  state.counters["slice"] = 3;
+  state.notes["run-1/main"] = "cgroup=/carve/run-1 uid=1000";
+  const auto texts = fixtures("journal/v1");
+  const auto written = journal_snapshot(41, state, nullptr);
+  ASSERT_TRUE(written);
+  ASSERT_TRUE(texts.contains("three_owners"));
+  EXPECT_EQ(*written, texts.at("three_owners"));
+  const auto read = replay_journal(texts.at("three_owners"));
+  ASSERT_TRUE(read) << read.error().what;
+  EXPECT_EQ(read->state, state);
+}
+
+rc::Gen<std::string> names() {
+  return rc::gen::suchThat(
+      rc::gen::container<std::string>(rc::gen::elementOf(std::string("abzAZ09._:/-"))),
+      [](const std::string& s) { return valid_name(s); });
+}
+
+Record arbitrary_record() {
+  Record record;
+  record.epoch = *rc::gen::arbitrary<std::uint64_t>();
+  record.owner = Owner{*rc::gen::element(OwnerKind::kPod, OwnerKind::kClaim, OwnerKind::kLocal),
+                       *names()};
+  auto parts = *rc::gen::unique<std::vector<std::string>>(names());
+  parts.resize(std::min<std::size_t>(parts.size(), 4));
+  for (const std::string& name : parts) {
+    RecordPart part;
+    part.part = name;
+    part.phase = *rc::gen::element(Phase::kRun, Phase::kInit);
+    part.exclusive = *rc::gen::arbitrary<bool>();
+    part.whole = part.exclusive && *rc::gen::arbitrary<bool>();
+    part.share = *rc::gen::element(ShareClass::kFixed, ShareClass::kBurst, ShareClass::kBestEffort);
+    part.priority = *rc::gen::element(PriorityClass::kOnline, PriorityClass::kOffline);
+    part.dialect = *names();
+    auto cards = *rc::gen::unique<std::vector<std::string>>(names());
+    cards.resize(std::min<std::size_t>(cards.size(), kMaxCardsPerRequest));
+    if (cards.empty()) cards = {"GPU-1"};
+    for (const std::string& uuid : cards) {
+      // Mostly legal: one card in fifty has no memory, one compute above the card, one none.
+      const auto oddity = *rc::gen::inRange(0, 50);
+      const auto memory = oddity == 0 ? 0 : *rc::gen::arbitrary<std::uint64_t>() | 1;
+      const auto compute = oddity == 1 ? 101u : oddity == 2 ? 0u : *rc::gen::inRange(1u, 101u);
+      part.cards.push_back(RecordCard{CardId(uuid), Bytes(memory), CoreShare(compute)});
+    }
+    record.parts.push_back(part);
+  }
+  return record;
+}
+
+RC_GTEST_PROP(Record, WhatIsWrittenIsReadBackAndIllegalOnesAreNeverWritten, ()) {
+  const Record record = arbitrary_record();
+  const auto text = encode_record(record);
+  RC_ASSERT(text.has_value() == validate(record).empty());
+  RC_CLASSIFY(text.has_value());
+  if (text) {
+    RC_ASSERT(decode_record(*text).value() == record);
+    RC_ASSERT(text->find('\n') == std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace carve::codec
