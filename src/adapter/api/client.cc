@@ -1,0 +1,61 @@
+#include "adapter/api/client.h"
+
+#include <algorithm>
+
+#include "adapter/api/channel.h"
+#include "adapter/api/messages.h"
+
+namespace carve::api {
+namespace {
+constexpr std::chrono::milliseconds kAnswer{10'000};  // longer than any deadline inside the agent
+constexpr std::chrono::milliseconds kForEver{1'000'000'000};
+}  // namespace
+
+Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseconds timeout) const {
+  auto fd = connect_to(path_);
+  if (!fd) return fail(fd.error().code, "the agent does not answer: " + fd.error().what + "; start it with `carve up`");
+  if (auto sent = send_frame(fd->get(), bytes); !sent) return fail_in("ask the agent", sent.error());
+  auto reply = receive_frame(fd->get(), kMaxReplyBytes, timeout);
+  if (!reply && reply.error().code == Code::kDeadlineExceeded) {
+    return fail(Code::kUnavailable, "the agent is there but did not answer within " +
+                                        std::to_string(timeout.count() / 1000) + " s (stopped?)");
+  }
+  if (!reply) return fail_in("the agent's answer", reply.error());
+  return reply;
+}
+
+Result<Grant> Client::allocate(const Caller& /*caller*/, const AllocateRequest& request,
+                               const std::function<bool()>& /*gone*/) {
+  ApiRequest message;
+  message.op = Op::kAllocate;
+  message.allocate = request;
+  const auto wait = std::min(request.wait.value_or(std::chrono::milliseconds(0)), kForEver);
+  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer + wait));
+  return decode_grant_reply(reply);
+}
+
+Result<void> Client::join(const Caller& /*caller*/, const std::string& slice) {
+  ApiRequest message;
+  message.op = Op::kJoin;
+  message.slice = slice;
+  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer));
+  return decode_void_reply(reply);
+}
+
+Result<void> Client::release(const Caller& /*caller*/, const std::string& slice, bool kill) {
+  ApiRequest message;
+  message.op = Op::kRelease;
+  message.slice = slice;
+  message.kill = kill;
+  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer));
+  return decode_void_reply(reply);
+}
+
+Result<AgentView> Client::view(const Caller& /*caller*/) {
+  ApiRequest message;
+  message.op = Op::kView;
+  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer));
+  return decode_view_reply(reply);
+}
+
+}  // namespace carve::api

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "port/agent_api.h"
+
+// The bytes of the agent's local API: one JSON object per message, in a frame of its own (channel.h).
+// What a client sends is not trusted: unknown members, wrong types and values out of range are refused with
+// the member's name. Pure.
+namespace carve::api {
+
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::size_t kMaxRequestBytes = 64U << 10U;
+inline constexpr std::size_t kMaxReplyBytes = 16U << 20U;
+
+enum class Op : std::uint8_t { kAllocate, kJoin, kRelease, kView };
+
+struct ApiRequest {
+  Op op = Op::kView;
+  AllocateRequest allocate;  // kAllocate
+  std::string slice;         // kJoin, kRelease
+  bool kill = false;         // kRelease
+};
+
+[[nodiscard]] std::string encode_request(const ApiRequest& request);
+/// kInvalidArgument names the member; kUnimplemented: another version.
+[[nodiscard]] Result<ApiRequest> decode_request(std::string_view bytes);
+
+[[nodiscard]] std::string encode_reply(const Result<void>& result);
+[[nodiscard]] std::string encode_reply(const Result<Grant>& result);
+[[nodiscard]] std::string encode_reply(const Result<AgentView>& result);
+[[nodiscard]] Result<void> decode_void_reply(std::string_view bytes);
+[[nodiscard]] Result<Grant> decode_grant_reply(std::string_view bytes);
+[[nodiscard]] Result<AgentView> decode_view_reply(std::string_view bytes);
+
+/// The view and the grant for `-o json`: the same members as on the wire, indented.
+[[nodiscard]] std::string to_json(const AgentView& view);
+[[nodiscard]] std::string to_json(const Grant& grant);
+
+}  // namespace carve::api

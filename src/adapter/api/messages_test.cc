@@ -1,0 +1,116 @@
+#include "adapter/api/messages.h"
+
+#include <gtest/gtest.h>
+
+namespace carve::api {
+namespace {
+
+ApiRequest example() {
+  ApiRequest message;
+  message.op = Op::kAllocate;
+  Request& r = message.allocate.request;
+  r.count = 2;
+  r.memory = MemoryAsk::of(Bytes::gib(4));
+  r.compute = CoreShare(30);
+  r.share = ShareClass::kFixed;
+  r.priority = PriorityClass::kOnline;
+  r.constraints.model = "h200";
+  r.constraints.cards = {CardId("GPU-1"), CardId("GPU-2")};
+  message.allocate.policy = "spread";
+  message.allocate.wait = std::chrono::seconds(60);
+  message.allocate.name = "train.py";
+  return message;
+}
+
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(ApiMessages, RequestsComeBackAsTheyWere) {
+  const auto back = decode_request(encode_request(example()));
+  ASSERT_TRUE(back) << back.error().what;
+  EXPECT_EQ(back->allocate.request, example().allocate.request);
+  EXPECT_EQ(back->allocate.wait, std::chrono::seconds(60));
+  EXPECT_EQ(back->allocate.policy, "spread");
+  EXPECT_EQ(back->allocate.name, "train.py");
+  ApiRequest release;
+  release.op = Op::kRelease;
+  release.slice = "run-1";
+  release.kill = true;
+  const auto second = decode_request(encode_request(release));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->slice, "run-1");
+  EXPECT_TRUE(second->kill);
+}
+
+TEST(ApiMessages, BadInputIsRefusedWithTheMembersName) {
+  const std::string good = encode_request(example());
+  struct Row {
+    std::string bytes, expected;
+  };
+  const Row rows[] = {
+      {"", "not JSON"},
+      {"{", "not JSON"},
+      {"[]", "not an object"},
+      {"{}", "\"v\": missing"},
+      {R"({"v":2,"op":"view"})", "version 2"},
+      {R"({"v":1,"op":"destroy"})", "\"op\": not one of"},
+      {R"({"v":1,"op":"view","x":1})", "\"x\": unknown"},
+      {R"({"v":1,"op":"release","slice":"a"})", "\"kill\": missing"},
+      {R"({"v":1,"op":"join","slice":7})", "\"slice\": not a text"},
+      {with(good, "\"count\":2", "\"count\":0"), "\"count\": 0 is not between 1 and 16"},
+      {with(good, "\"count\":2", "\"count\":-1"), "\"count\": not a whole number"},
+      {with(good, "\"compute\":30", "\"compute\":101"), "\"compute\": 101"},
+      {with(good, "\"memory_bytes\":4294967296", "\"memory_bytes\":0"), "\"memory_bytes\": 0"},
+      {with(good, "\"memory_bytes\":4294967296", "\"memory_percent\":101"), "\"memory_percent\": 101"},
+      {with(good, "\"fixed\"", "\"FIXED\""), "\"share\": not one of fixed, burst or besteffort"},
+      {with(good, "\"online\"", "\"root\""), "\"priority\": not one of"},
+      {with(good, "\"whole\":false", "\"whole\":0"), "\"whole\": neither true nor false"},
+      {with(good, "\"keep\":false", "\"keep\":false,\"keeep\":1"), "\"keeep\": unknown"},
+      {with(good, "[\"GPU-1\",\"GPU-2\"]", "\"GPU-1\""), "\"cards\": not a list"},
+      {std::string(100, '['), "not JSON"},
+  };
+  for (const auto& row : rows) {
+    const auto decoded = decode_request(row.bytes);
+    ASSERT_FALSE(decoded) << row.bytes;
+    EXPECT_NE(decoded.error().what.find(row.expected), std::string::npos)
+        << row.bytes << "\n  said: " << decoded.error().what;
+  }
+}
+
+TEST(ApiMessages, ViewsComeBackAsTheyWere) {
+  AgentView view;
+  view.version = "0.1.0";
+  view.gpu_state = "ok";
+  CardView card;
+  card.card.id = CardId("GPU-1");
+  card.card.memory = Bytes::gib(141);
+  card.foreign.push_back({12, "python", "GPU-1", Bytes::gib(1), 50, false});
+  view.cards.push_back(card);
+  SliceView slice;
+  slice.id = "run-1";
+  slice.share = ShareClass::kFixed;
+  slice.cards.push_back({"GPU-1", Bytes::gib(4), Bytes(), Bytes(), CoreShare(30), 29.5});
+  slice.processes.push_back({13, "train", "GPU-1", Bytes::max(), 29, true});
+  view.slices.push_back(slice);
+  view.events.push_back({1'700'000'000'000, "breach-memory", "run-1", "killed"});
+  const std::string bytes = encode_reply(Result<AgentView>(view));
+  const auto back = decode_view_reply(bytes);
+  ASSERT_TRUE(back) << back.error().what;
+  EXPECT_EQ(encode_reply(Result<AgentView>(*back)), bytes);
+  EXPECT_EQ(back->slices[0].processes[0].memory, Bytes::max());
+  EXPECT_NE(to_json(view).find("\"delivered_percent\": "), std::string::npos);
+}
+
+TEST(ApiMessages, ErrorsKeepTheirCodeAndWords) {
+  const auto back =
+      decode_grant_reply(encode_reply(Result<Grant>(fail(Code::kResourceExhausted, "2 cards: \"full\""))));
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(back.error().what, "2 cards: \"full\"");
+}
+
+}  // namespace
+}  // namespace carve::api

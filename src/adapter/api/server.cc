@@ -1,0 +1,116 @@
+#include "adapter/api/server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "adapter/api/channel.h"
+#include "adapter/api/messages.h"
+
+namespace carve::api {
+namespace {
+constexpr std::chrono::milliseconds kLook{250};  // how often a quiet thread looks whether to stop
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::open(const std::string& path, AgentApi& api, Log& log) {
+  CARVE_TRY(auto listener, listen_at(path));
+  return std::unique_ptr<Server>(new Server(path, std::move(listener), api, log));
+}
+
+Server::Server(std::string path, Fd listener, AgentApi& api, Log& log)
+    : path_(std::move(path)), listener_(std::move(listener)), api_(api), log_(log) {}
+
+Server::~Server() {
+  reap(true);
+  ::unlink(path_.c_str());
+}
+
+void Server::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    pollfd item = {listener_.get(), POLLIN, 0};
+    if (::poll(&item, 1, static_cast<int>(kLook.count())) > 0) accept_one(stop);
+    reap(false);
+  }
+  reap(true);
+}
+
+void Server::reap(bool all) {
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    if (!all && !it->done) {
+      ++it;
+      continue;
+    }
+    if (all) ::shutdown(it->fd.get(), SHUT_RDWR);
+    it->thread.join();
+    it = connections_.erase(it);
+  }
+}
+
+void Server::accept_one(const std::stop_token& stop) {
+  Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!fd) return;
+  auto caller = peer_of(fd.get());
+  if (!caller) return;
+  bool full = connections_.size() >= kMaxConnections;
+  {
+    const std::lock_guard lock(mutex_);
+    int& mine = per_user_[caller->uid];
+    full = full || (caller->uid != 0 && mine >= kMaxPerUser);
+    if (!full) ++mine;
+  }
+  if (full) {
+    static_cast<void>(send_frame(fd.get(), encode_reply(Result<void>(fail(
+                                               Code::kResourceExhausted,
+                                               "too many connections to the agent at once; try again")))));
+    return;
+  }
+  auto& connection = connections_.emplace_back();
+  connection.fd = std::move(fd);
+  connection.thread =
+      std::thread([this, &connection, who = *caller, stop] { serve(connection, who, stop); });
+}
+
+void Server::serve(Connection& connection, const Caller& caller, const std::stop_token& stop) {
+  const int fd = connection.fd.get();
+  while (!stop.stop_requested()) {
+    auto bytes = receive_frame(fd, kMaxRequestBytes, kLook);
+    if (!bytes && bytes.error().code == Code::kDeadlineExceeded && !peer_closed(fd)) continue;
+    if (!bytes) {
+      // Whoever sends too much is told so, then it is over: where the next frame starts is not known.
+      if (bytes.error().code == Code::kOutOfRange) {
+        static_cast<void>(send_frame(fd, encode_reply(Result<void>(
+                                             fail(Code::kInvalidArgument, bytes.error().what)))));
+      }
+      break;
+    }
+    if (!send_frame(fd, answer(*bytes, caller, fd, stop))) break;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (--per_user_[caller.uid] == 0) per_user_.erase(caller.uid);
+  }
+  ::shutdown(fd, SHUT_RDWR);
+  connection.done = true;
+}
+
+std::string Server::answer(std::string_view bytes, const Caller& caller, int fd, const std::stop_token& stop) {
+  auto request = decode_request(bytes);
+  if (!request) return encode_reply(Result<void>(tl::unexpected(request.error())));
+  switch (request->op) {
+    case Op::kAllocate: {
+      auto grant = api_.allocate(caller, request->allocate,
+                                 [fd, &stop] { return stop.stop_requested() || peer_closed(fd); });
+      // Nobody is there to use it: take it back at once instead of waiting for the time-out of a start.
+      if (grant && !request->allocate.keep && peer_closed(fd)) {
+        static_cast<void>(api_.release(caller, grant->slice, true));
+      }
+      return encode_reply(grant);
+    }
+    case Op::kJoin: return encode_reply(api_.join(caller, request->slice));
+    case Op::kRelease: return encode_reply(api_.release(caller, request->slice, request->kill));
+    case Op::kView: return encode_reply(api_.view(caller));
+  }
+  return encode_reply(Result<void>(fail(Code::kInternal, "unknown operation")));
+}
+
+}  // namespace carve::api

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "port/agent_api.h"
+
+namespace carve::api {
+
+/// Serves an AgentApi on a unix socket: one thread per connection, few per user, all input checked. It decides
+/// nothing: who may do what is the application's business; here the kernel is asked who it is.
+class Server {
+ public:
+  static constexpr int kMaxConnections = 256;
+  static constexpr int kMaxPerUser = 32;  // root aside
+
+  /// Takes the socket over (a stale one is replaced). Errors as listen_at().
+  static Result<std::unique_ptr<Server>> open(const std::string& path, AgentApi& api, Log& log);
+  ~Server();  // removes the socket
+  /// Until `stop`; then closes all connections and joins their threads.
+  void run(const std::stop_token& stop);
+
+ private:
+  struct Connection {
+    Fd fd;
+    std::atomic<bool> done{false};
+    std::thread thread;
+  };
+  Server(std::string path, Fd listener, AgentApi& api, Log& log);
+  void accept_one(const std::stop_token& stop);
+  void serve(Connection& connection, const Caller& caller, const std::stop_token& stop);
+  std::string answer(std::string_view bytes, const Caller& caller, int fd, const std::stop_token& stop);
+  void reap(bool all);
+
+  std::string path_;
+  Fd listener_;
+  AgentApi& api_;
+  Log& log_;
+  std::mutex mutex_;
+  std::map<std::uint32_t, int> per_user_;
+  std::list<Connection> connections_;  // touched by the accepting thread only
+};
+
+}  // namespace carve::api
