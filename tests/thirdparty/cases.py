@@ -48,10 +48,9 @@ class Context:
 
 @dataclasses.dataclass
 class Case:
-    prepare: Callable[[], Any]
+    prepare: Callable[[str], Any]  # gets the build folder
     run: Callable[[Context], None]
     needs_cards: bool = True
-    label: str = 'thirdparty'
 
 
 def workout(script, *more):
@@ -71,6 +70,18 @@ def cuda_bindings(context):
         subprocess.run([compiler, os.path.join(PROGRAMS, 'make_cubin.py'), cubin], check=True,
                        timeout=TIMEOUT)
         out = context.program(python, os.path.join(PROGRAMS, 'cuda_bindings_workout.py'),
+                              *context.expected(), '--cubin', cubin)
+    if 'workout complete' not in out:
+        raise Failed(out[-3000:])
+
+
+def pycuda(context):
+    python, compiler = context.prepared
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = os.path.join(folder, 'workout.cubin')
+        subprocess.run([compiler, os.path.join(PROGRAMS, 'make_cubin.py'), cubin], check=True,
+                       timeout=TIMEOUT)
+        out = context.program(python, os.path.join(PROGRAMS, 'pycuda_workout.py'),
                               *context.expected(), '--cubin', cubin)
     if 'workout complete' not in out:
         raise Failed(out[-3000:])
@@ -204,26 +215,36 @@ def proc_address_oracle(context):
         raise Failed(found)
 
 
-def py13():
+def headers(_):
+    return fetch.headers()
+
+
+def py13(_):
     return fetch.python_set('py13')
 
 
+def debian(name):
+    return lambda _: fetch.debian_set(name)
+
+
 CASES = {
-    'tables_match_headers': Case(fetch.headers, tables_match_headers, needs_cards=False),
-    'nvml_layout': Case(fetch.headers, nvml_layout, needs_cards=False),
-    'exports': Case(lambda: None, exports, needs_cards=False),
-    'proc_address': Case(fetch.headers, proc_address, needs_cards=False),
-    'proc_address_oracle': Case(lambda: fetch.debian_set('driver535'), proc_address_oracle,
-                                needs_cards=False),
-    'cuda_bindings_13': Case(lambda: (py13(), py13()), cuda_bindings),
-    'cuda_bindings_12': Case(lambda: (fetch.python_set('py12'), py13()), cuda_bindings),
+    'tables_match_headers': Case(headers, tables_match_headers, needs_cards=False),
+    'nvml_layout': Case(headers, nvml_layout, needs_cards=False),
+    'exports': Case(lambda _: None, exports, needs_cards=False),
+    'proc_address': Case(headers, proc_address, needs_cards=False),
+    'proc_address_oracle': Case(debian('driver535'), proc_address_oracle, needs_cards=False),
+    'cuda_bindings_13': Case(lambda b: (py13(b), py13(b)), cuda_bindings),
+    'cuda_bindings_12': Case(lambda b: (fetch.python_set('py12'), py13(b)), cuda_bindings),
     'cuda_core': Case(py13, workout('cuda_core_workout.py')),
     'tinygrad': Case(py13, workout('tinygrad_workout.py')),
     'nvidia_ml_py': Case(py13, workout('nvml_workout.py')),
     'nvidia_ml_py_with_context': Case(py13, workout('nvml_workout.py', '--hold', str(1 << 30))),
     'nvitop': Case(py13, nvitop),
     'gpustat': Case(py13, gpustat),
-    'nvtop': Case(lambda: fetch.debian_set('contrib'), nvtop),
-    'hwloc': Case(lambda: fetch.debian_set('contrib'), hwloc),
+    'nvtop': Case(debian('contrib'), nvtop),
+    'hwloc': Case(debian('contrib'), hwloc),
     'cudart_refused': Case(py13, cudart),
+    # Minutes of download and compiling: label soak.
+    'numba_cuda': Case(lambda _: fetch.python_set('soak'), workout('numba_workout.py')),
+    'pycuda': Case(lambda b: (fetch.pycuda(b), py13(b)), pycuda),
 }

@@ -20,7 +20,8 @@ PYTHON_SETS = {
              'nvitop==1.7.2', 'gpustat==1.1.1', 'numpy==2.4.6'],
     'py12': ['cuda-bindings==12.9.10'],
     'soak': ['numba-cuda[cu13]==0.30.4', 'numpy==2.4.6'],
-    'pycuda': ['numpy==2.4.6', 'setuptools', 'wheel'],
+    'pycuda': ['numpy==2.4.6', 'setuptools==80.9.0', 'wheel==0.45.1', 'pytools==2025.2.5',
+               'platformdirs==4.5.0', 'mako==1.3.10'],
 }
 # Debian packages that stand in contrib and non-free, and a library they need; unpacked, not installed.
 DEBIAN_SETS = {
@@ -111,6 +112,27 @@ def debian_set(name):
                                     os.path.join(target, 'root')])
 
     return os.path.join(_once(folder, make), 'root')
+
+
+def pycuda(build):
+    """An interpreter with PyCUDA, built from source against the simulated driver's link name."""
+    python = python_set('pycuda')
+    include = os.path.join(headers(), 'cuda-12.9/nvidia/cuda_runtime/include')
+
+    def make(target):
+        _call('pip download pycuda', [python, '-m', 'pip', 'download', '-q', '--no-deps', '--no-binary',
+                                      'pycuda', '--no-build-isolation', '-d', target,
+                                      'pycuda==2026.1'])
+        _call('unpack pycuda', ['tar', '-xf', 'pycuda-2026.1.tar.gz'], cwd=target)
+        source = os.path.join(target, 'pycuda-2026.1')
+        _call('configure pycuda', [python, 'configure.py', f'--cuda-inc-dir={include}',
+                                   f'--cudadrv-lib-dir={build}/sim/lib',
+                                   '--no-cuda-enable-curand'], cwd=source)
+        _call('build pycuda', ['nice', python, '-m', 'pip', 'install', '-q', '--no-build-isolation',
+                               '--no-deps', '.'], cwd=source)
+
+    _once(os.path.join(CACHE, 'pycuda-2026.1'), make)
+    return python
 
 
 def headers():

@@ -59,7 +59,7 @@ def main():
     options = parser.parse_args()
     case = cases.CASES[options.case]
     try:
-        prepared = case.prepare()
+        prepared = case.prepare(os.path.abspath(options.build))
         if not options.staged and case.needs_cards:
             enter_namespace(sys.argv[1:])
         context = cases.Context(build=os.path.abspath(options.build),

@@ -96,7 +96,7 @@ def main():
         look_at(handle, args)
     for other in handles[1:]:
         nv.nvmlDeviceGetTopologyCommonAncestor(handles[0], other)
-        nv.nvmlDeviceGetP2PStatus(handles[0], other, nv.NVML_P2P_CAPS_INDEX_READ)
+        nv.nvmlDeviceGetP2PStatus(handles[0], other, ctypes.c_uint(0))
     if args.hold:
         look_at_processes(handles[0], args)
     events = nv.nvmlEventSetCreate()
