@@ -179,8 +179,8 @@ Record arbitrary_record() {
     for (const std::string& uuid : cards) {
       // Mostly legal: one card in fifty has no memory, one compute above the card, one none.
       const auto oddity = *rc::gen::inRange(0, 50);
-      const auto memory = oddity == 0 ? 0 : *rc::gen::arbitrary<std::uint64_t>() | 1;
-      const auto compute = oddity == 1 ? 101u : oddity == 2 ? 0u : *rc::gen::inRange(1u, 101u);
+      const auto memory = oddity == 47 ? 0 : *rc::gen::arbitrary<std::uint64_t>() | 1;
+      const auto compute = oddity == 48 ? 101u : oddity == 49 ? 0u : *rc::gen::inRange(1u, 101u);
       part.cards.push_back(RecordCard{CardId(uuid), Bytes(memory), CoreShare(compute)});
     }
     record.parts.push_back(part);

@@ -1,0 +1,173 @@
+// Placement on random machines: what place() offers, the ledger books; what it refuses, no choice of cards
+// could have served; the answer depends on nothing but the input.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/policy/choose.h"
+#include "core/policy/policy.h"
+
+namespace carve {
+namespace {
+
+template <class T>
+T pick(T low, T high) {
+  return *rc::gen::resize(100, rc::gen::inRange<T>(low, high + 1));
+}
+
+struct Machine {
+  Ledger ledger;
+  LinkMatrix links;
+};
+
+Machine arbitrary_machine() {
+  Machine machine;
+  std::vector<CardId> ids;
+  const int cards = pick(0, 6);
+  for (int i = 0; i < cards; ++i) {
+    Card card;
+    card.id = CardId("GPU-" + std::to_string(i));
+    card.model = *rc::gen::element<std::string>("NVIDIA T4", "NVIDIA H200");
+    card.memory = Bytes::gib(pick<std::uint64_t>(4, 16));
+    card.health.ok = pick(0, 9) != 9;
+    ids.push_back(card.id);
+    RC_ASSERT(machine.ledger.put_card(card).has_value());
+  }
+  machine.links = LinkMatrix(ids);
+  for (const CardId& a : ids) {
+    for (const CardId& b : ids) {
+      if (a < b) machine.links.set(a, b, {static_cast<LinkLevel>(pick(0, 6)), 0});
+    }
+  }
+  return machine;
+}
+
+Request arbitrary_request() {
+  const auto count = pick<std::uint32_t>(1, 3);
+  Request request = whole_cards(count);
+  if (pick(0, 3) != 3) {
+    request = Request{};
+    request.count = count;
+    request.share =
+        *rc::gen::element(ShareClass::kFixed, ShareClass::kBurst, ShareClass::kBestEffort);
+    request.memory = pick(0, 1) == 0 ? MemoryAsk::of(Bytes::mib(pick<std::uint64_t>(1, 8000)))
+                                     : MemoryAsk::of_percent(pick(1u, 100u));
+    request.compute = CoreShare(pick(1u, 60u));
+    request.constraints.exclusive = pick(0, 7) == 7;
+  }
+  if (pick(0, 3) == 3) request.constraints.model = "h200";
+  return request;
+}
+
+/// True when the ledger would book that request on that card, tried on a copy.
+bool books(const Ledger& ledger, const CardState& card, const Request& request) {
+  if (!model_matches(card.card.model, request.constraints.model)) return false;
+  Ledger copy = ledger;
+  const Owner probe{OwnerKind::kClaim, "probe"};
+  const PlacedCard placed{card.card.id, request.memory.on(card.card.memory), request.compute};
+  return copy.add(slices_for(probe, "p", request, {placed})).has_value();
+}
+
+RC_GTEST_PROP(PlaceHistory, WhatIsOfferedIsBookedAndWhatIsRefusedCouldNotBeServed, ()) {
+  Machine machine = arbitrary_machine();
+  const PolicyRow& policy = kPolicies[pick<std::size_t>(0, kPolicies.size() - 1)];
+  int placed_count = 0;
+  for (int i = 0; i < 20; ++i) {
+    const Request request = arbitrary_request();
+    std::size_t could = 0;
+    for (const CardState& card : machine.ledger.cards()) {
+      could += books(machine.ledger, card, request) ? 1 : 0;
+    }
+    const Ledger before = machine.ledger;
+    const auto placed = place(machine.ledger, machine.links, request, policy);
+    RC_ASSERT(machine.ledger == before);
+    const auto again = place(machine.ledger, machine.links, request, policy);
+    const bool same = placed ? again.has_value() && *again == *placed
+                             : !again && again.error().what == placed.error().what;
+    RC_ASSERT(same);
+    RC_ASSERT(placed.has_value() == (could >= request.count));
+    if (!placed) {
+      RC_ASSERT(placed.error().code == Code::kResourceExhausted ||
+                placed.error().code == Code::kFailedPrecondition);
+      RC_ASSERT(!placed.error().what.empty());
+      continue;
+    }
+    ++placed_count;
+    std::set<CardId> distinct;
+    for (const PlacedCard& card : *placed) distinct.insert(card.card);
+    RC_ASSERT(distinct.size() == request.count && placed->size() == request.count);
+    const Owner owner{OwnerKind::kLocal, "u" + std::to_string(i)};
+    RC_ASSERT(machine.ledger.add(slices_for(owner, "main", request, *placed)).has_value());
+    RC_ASSERT(machine.ledger.audit().has_value());
+    if (pick(0, 3) == 3) {
+      machine.ledger.remove_owner({OwnerKind::kLocal, "u" + std::to_string(pick(0, i))});
+    }
+  }
+  RC_CLASSIFY(placed_count >= 3, "at least 3 placed");
+}
+
+/// "Never" is only said when an empty, healthy machine could not serve the request either, and only then.
+RC_GTEST_PROP(PlaceHistory, NeverIsSaidExactlyWhenAnEmptyHealthyMachineCouldNotServe, ()) {
+  Machine machine = arbitrary_machine();
+  const Request request = arbitrary_request();
+  Ledger empty;
+  for (const CardState& card : machine.ledger.cards()) {
+    Card healthy = card.card;
+    healthy.health = {};
+    RC_ASSERT(empty.put_card(healthy).has_value());
+  }
+  for (int i = 0; i < 8; ++i) {
+    const Request other = arbitrary_request();
+    if (const auto at = place(machine.ledger, machine.links, other, kPolicies[1])) {
+      RC_ASSERT(machine.ledger
+                    .add(slices_for({OwnerKind::kLocal, std::to_string(i)}, "main", other, *at))
+                    .has_value());
+    }
+  }
+  const bool ever = place(empty, machine.links, request, kPolicies[0]).has_value();
+  const auto now = place(machine.ledger, machine.links, request, kPolicies[0]);
+  if (!now) RC_ASSERT((now.error().code == Code::kResourceExhausted) == ever);
+}
+
+/// The exact search against every subset, by bit masks.
+RC_GTEST_PROP(ChooseSet, IsTheBestConnectedSetOfAll, ()) {
+  const Machine machine = arbitrary_machine();
+  const auto& cards = machine.ledger.cards();
+  RC_PRE(cards.size() >= 2u);
+  std::vector<Candidate> candidates;
+  for (const CardState& card : cards) candidates.push_back({&card.card.id, pick(0, 3)});
+  const auto count = pick<std::size_t>(2, cards.size());
+  Connection best;
+  std::int64_t best_score = 0;
+  std::vector<std::size_t> best_set;
+  for (unsigned mask = 0; mask < 1u << cards.size(); ++mask) {
+    std::vector<std::size_t> set;
+    Connection connection;
+    std::int64_t score = 0;
+    for (std::size_t i = 0; i < cards.size(); ++i) {
+      if ((mask >> i & 1) == 0) continue;
+      for (const std::size_t j : set) {
+        const Link link = machine.links.between(cards[i].card.id, cards[j].card.id);
+        connection.worst = std::min(connection.worst, link.level);
+        connection.weight += weight_of(link);
+      }
+      set.push_back(i);
+      score += candidates[i].score;
+    }
+    if (set.size() != count) continue;
+    const bool better = connection != best ? connection > best : score > best_score;
+    const bool equal = connection == best && score == best_score;
+    if (best_set.empty() || better || (equal && set < best_set)) {
+      best = connection;
+      best_score = score;
+      best_set = set;
+    }
+  }
+  RC_ASSERT(choose_set(candidates, count, machine.links, true) == best_set);
+}
+
+}  // namespace
+}  // namespace carve
