@@ -1,0 +1,340 @@
+#include "lease/arbiter.h"
+
+namespace carve::lease {
+namespace {
+
+// Virtual time counts in 1/128 ns of a slice of weight 1: enough for years, and 1/100 of a card stays exact
+// to the nanosecond.
+constexpr std::uint64_t kVirtualScale = 128;
+constexpr std::uint32_t kPpmPerHundredth = 10'000;
+
+constexpr std::uint64_t min_of(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
+constexpr std::uint64_t max_of(std::uint64_t a, std::uint64_t b) { return a > b ? a : b; }
+constexpr std::uint64_t clamp(std::uint64_t value, std::uint64_t low, std::uint64_t high) {
+  return value < low ? low : value > high ? high : value;
+}
+
+std::int64_t signed_ns(std::uint64_t ns) { return static_cast<std::int64_t>(ns); }
+
+/// How long the slice worked within [last, now], from the states at both ends and the edge between them.
+std::uint64_t worked_ns(bool was_busy, std::uint64_t busy_before, const Observation& seen, std::uint64_t last,
+                        std::uint64_t now) {
+  const bool edge_known = seen.edge_ns >= last && seen.edge_ns <= now && seen.edge_ns != 0;
+  if (was_busy && seen.busy) return now - last;
+  if (was_busy) return edge_known ? seen.edge_ns - last : now - last;
+  if (seen.busy) return edge_known ? now - seen.edge_ns : 0;
+  // Work that came and went between two steps shows in the measured time only.
+  return seen.busy_ns > busy_before ? min_of(seen.busy_ns - busy_before, now - last) : 0;
+}
+
+}  // namespace
+
+int Arbiter::add(const Terms& terms) {
+  int slice = 0;
+  while (slice < end_ && slices_[slice].used) ++slice;
+  if (slice == static_cast<int>(kMaxSlices)) return -1;
+  const std::uint32_t epoch = slices_[slice].grant.epoch;  // never goes back, whoever had the number before
+  slices_[slice] = Slice{};
+  slices_[slice].used = true;
+  slices_[slice].terms = terms;
+  slices_[slice].grant.epoch = epoch + 1;
+  slices_[slice].grant.rate_ppm = terms.compute * kPpmPerHundredth;
+  slices_[slice].tokens = signed_ns(tuning_.token_burst / 100 * terms.compute);
+  slices_[slice].virtual_time = least_virtual_time(&slices_[slice]);
+  if (slice == end_) ++end_;
+  next_step_ = 0;
+  return slice;
+}
+
+void Arbiter::remove(int slice) {
+  slices_[slice].used = false;
+  slices_[slice].active = false;
+  if (holder_ == slice) holder_ = -1;
+  if (draining_ == slice) draining_ = -1;
+  next_step_ = 0;
+}
+
+void Arbiter::set_terms(int slice, const Terms& terms) {
+  slices_[slice].terms = terms;
+  next_step_ = 0;
+}
+
+void Arbiter::step(std::uint64_t now_ns, const Observation* observations) {
+  const std::uint64_t now = started_ ? max_of(now_ns, last_) : now_ns;
+  if (!started_) last_ = now;
+  started_ = true;
+  charge(now, observations);
+  observe(now, observations);
+  rule_holder(now);
+  choose_next(now);
+  publish(now);
+  plan_next_step(now);
+  last_ = now;
+}
+
+// Two slices whose work overlapped shared the card: the hardware gives equal time slices, so each is charged
+// its part of the time that passed, never more in all than passed.
+void Arbiter::charge(std::uint64_t now, const Observation* observations) {
+  const std::uint64_t passed = now - last_;
+  std::uint64_t worked[kMaxSlices];
+  std::uint64_t sum = 0;
+  for (int i = 0; i < end_; ++i) {
+    const Slice& slice = slices_[i];
+    worked[i] = slice.used ? worked_ns(slice.was_busy, slice.busy_ns, observations[i], last_, now) : 0;
+    sum += worked[i];
+  }
+  for (int i = 0; i < end_; ++i) {
+    Slice& slice = slices_[i];
+    if (!slice.used) continue;
+    refill(slice, passed);
+    charge_slice(slice, sum <= passed ? worked[i] : worked[i] * passed / sum);
+  }
+}
+
+void Arbiter::refill(Slice& slice, std::uint64_t elapsed) const {
+  if (slice.terms.share != abi::ShareClass::kFixed) return;
+  // A bucket that was full for an hour is as full as one that was for a second.
+  const std::uint64_t useful = min_of(elapsed, 1'000'000'000);
+  slice.tokens += signed_ns(useful / 100 * slice.terms.compute + useful % 100 * slice.terms.compute / 100);
+}
+
+void Arbiter::charge_slice(Slice& slice, std::uint64_t nanoseconds) {
+  slice.charged += nanoseconds;
+  slice.virtual_time += nanoseconds * kVirtualScale / weight(slice);
+  if (slice.terms.share != abi::ShareClass::kFixed) return;
+  const std::int64_t full = signed_ns(tuning_.token_burst / 100 * slice.terms.compute);
+  slice.tokens -= signed_ns(nanoseconds);
+  if (slice.tokens > full) slice.tokens = full;
+}
+
+void Arbiter::observe(std::uint64_t now, const Observation* observations) {
+  for (int i = 0; i < end_; ++i) {
+    Slice& slice = slices_[i];
+    if (!slice.used) continue;
+    const Observation& seen = observations[i];
+    const bool progressed = seen.busy_ns != slice.busy_ns;
+    if (!seen.busy || progressed || !seen.want) slice.blocked_since = now;
+    if (slice.was_busy && !seen.busy) {
+      slice.idle_since = clamp(seen.edge_ns == 0 ? now : seen.edge_ns, last_, now);
+    } else if (!seen.busy && progressed) {
+      slice.idle_since = now;
+    }
+    slice.busy_ns = seen.busy_ns;
+    slice.was_busy = seen.busy;
+    slice.want = seen.want;
+    slice.inflight = seen.inflight_ns;
+    if (seen.want || seen.busy || progressed) {
+      if (!slice.active) wake(slice);
+      slice.last_active = now;
+    } else if (slice.active && now - slice.last_active >= tuning_.idle_forget) {
+      slice.active = false;
+    }
+    if (slice.terms.share == abi::ShareClass::kFixed) {
+      // Exhausted: not before a batch worth a lease has gathered, or leases would shrink to nothing.
+      const std::int64_t batch = signed_ns(tuning_.quantum / 100 * slice.terms.compute);
+      if (slice.tokens <= 0) slice.exhausted = true;
+      if (slice.tokens >= batch) slice.exhausted = false;
+    }
+  }
+}
+
+// Who slept may not claim the time that it slept through, but two leases of it: so it is served soon.
+void Arbiter::wake(Slice& slice) {
+  const std::uint64_t floor = least_virtual_time(&slice);
+  const std::uint64_t bonus = 2 * tuning_.quantum * kVirtualScale / weight(slice);
+  slice.active = true;
+  slice.virtual_time = max_of(slice.virtual_time, floor > bonus ? floor - bonus : 0);
+}
+
+void Arbiter::rule_holder(std::uint64_t now) {
+  if (draining_ >= 0) {
+    const Slice& slice = slices_[draining_];
+    if (!slice.was_busy || slice.inflight <= tuning_.early_handoff || now >= drain_deadline_) draining_ = -1;
+  }
+  if (holder_ < 0) return;
+  const Slice& holder = slices_[holder_];
+  if (!eligible(holder)) return begin_drain(now);
+  const int best = best_candidate();
+  if (best < 0 || best == holder_) {
+    if (now >= lease_end_) lease_end_ = end_of_lease(holder, now);
+    return;
+  }
+  const bool outranked = slices_[best].terms.priority < holder.terms.priority;
+  const bool idle = !holder.was_busy && !holder.want && now - holder.idle_since >= tuning_.idle_yield;
+  // Alone until now, without an end: the newcomer begins where a lease of ordinary length would have ended.
+  if (holder.grant.mode == abi::LeaseMode::kSolo && lease_end_ > now + tuning_.quantum) lease_end_ = now;
+  if (now >= lease_end_ || outranked || idle) begin_drain(now);
+}
+
+void Arbiter::begin_drain(std::uint64_t now) {
+  const Slice& slice = slices_[holder_];
+  if (slice.was_busy && slice.inflight > tuning_.early_handoff) {
+    draining_ = holder_;
+    drain_deadline_ = now + tuning_.drain_timeout;
+  }
+  holder_ = -1;
+}
+
+void Arbiter::choose_next(std::uint64_t now) {
+  if (holder_ >= 0 || draining_ >= 0) return;
+  int next = stuck_slice(now);
+  if (next < 0) next = best_candidate();
+  if (next < 0 && used_count() == 1) next = only_slice();  // alone on the card: no need to ask
+  if (next < 0) return;
+  holder_ = next;
+  lease_end_ = end_of_lease(slices_[next], now);
+  slices_[next].blocked_since = now;
+  slices_[next].idle_since = now;
+}
+
+// Work in flight that waits for work which may not be launched (a spin-wait between two streams): blocked for
+// long without progress, it gets one lease, whatever its turn.
+int Arbiter::stuck_slice(std::uint64_t now) const {
+  for (int i = 0; i < end_; ++i) {
+    const Slice& slice = slices_[i];
+    if (slice.used && slice.was_busy && slice.want && eligible(slice) &&
+        now - slice.blocked_since >= tuning_.rescue_after) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+std::uint64_t Arbiter::end_of_lease(const Slice& slice, std::uint64_t now) const {
+  if (slice.terms.share != abi::ShareClass::kFixed || slice.terms.compute >= 100) return now + tuning_.quantum;
+  // Tokens go at (1 − rate) while the lease lasts.
+  const std::uint64_t tokens = slice.tokens > 0 ? static_cast<std::uint64_t>(slice.tokens) : 0;
+  return now + clamp(tokens * 100 / (100 - slice.terms.compute), 1, tuning_.quantum);
+}
+
+void Arbiter::publish(std::uint64_t now) {
+  const bool alone = active_count() <= 1;
+  for (int i = 0; i < end_; ++i) {
+    Slice& slice = slices_[i];
+    if (!slice.used) continue;
+    slice.grant.rate_ppm = weight(slice) > 100 ? 1'000'000 : static_cast<std::uint32_t>(weight(slice)) * kPpmPerHundredth;
+    const bool capped = slice.terms.share == abi::ShareClass::kFixed && slice.terms.compute < 100;
+    if (i != holder_) {
+      set_grant(slice, abi::LeaseMode::kBlocked, 0, 0);
+    } else if (alone && !capped) {
+      lease_end_ = kNever;
+      set_grant(slice, abi::LeaseMode::kSolo, kNever, tuning_.solo_credit_us);
+    } else {
+      if (lease_end_ == kNever) lease_end_ = now + tuning_.quantum;
+      set_grant(slice, abi::LeaseMode::kLease, lease_end_, credit_of(slice));
+    }
+  }
+}
+
+void Arbiter::set_grant(Slice& slice, abi::LeaseMode mode, std::uint64_t end, std::uint32_t credit) {
+  Grant& grant = slice.grant;
+  if (grant.mode == mode && grant.end_ns == end && grant.credit_us == credit) return;
+  grant.mode = mode;
+  grant.end_ns = end;
+  grant.credit_us = credit;
+  ++grant.epoch;
+}
+
+void Arbiter::plan_next_step(std::uint64_t now) {
+  // Draining is looked at often: the next one waits for it, and its end rings no bell when the client is stopped.
+  constexpr std::uint64_t kDrainLook = 100'000;
+  std::uint64_t next = kNever;
+  if (draining_ >= 0) next = min_of(drain_deadline_, now + kDrainLook);
+  const bool contended = active_count() > 1;
+  for (int i = 0; i < end_; ++i) {
+    const Slice& slice = slices_[i];
+    if (!slice.used || !slice.active) continue;
+    if (!slice.was_busy && !slice.want) next = min_of(next, slice.last_active + tuning_.idle_forget);
+    if (i == holder_) {
+      if (lease_end_ != kNever) next = min_of(next, lease_end_);
+      if (contended && !slice.was_busy && !slice.want) next = min_of(next, slice.idle_since + tuning_.idle_yield);
+    } else if (slice.exhausted) {
+      const std::int64_t batch = signed_ns(tuning_.quantum / 100 * slice.terms.compute);
+      const auto lacking = static_cast<std::uint64_t>(batch - slice.tokens);
+      next = min_of(next, now + lacking * 100 / max_of(slice.terms.compute, 1) + 1);
+    } else if (slice.was_busy && slice.want) {
+      next = min_of(next, slice.blocked_since + tuning_.rescue_after);
+    }
+  }
+  next_step_ = next <= now ? now + 1000 : next;
+}
+
+int Arbiter::best_candidate() const {
+  int best = -1;
+  for (int i = 0; i < end_; ++i) {
+    const Slice& slice = slices_[i];
+    if (!slice.used || !eligible(slice)) continue;
+    // A holder between two launches is still a candidate; it gives way by `idle_yield`, in rule_holder.
+    const bool competes = slice.want || (i == holder_ && slice.active);
+    if (competes && (best < 0 || goes_before(slice, slices_[best]))) best = i;
+  }
+  if (best == holder_ && best >= 0) {
+    // … but when it neither works nor waits, whoever waits may have it after that pause.
+    const Slice& holder = slices_[best];
+    if (!holder.was_busy && !holder.want) {
+      const int other = best_waiting();
+      if (other >= 0) return other;
+    }
+  }
+  return best;
+}
+
+int Arbiter::best_waiting() const {
+  int best = -1;
+  for (int i = 0; i < end_; ++i) {
+    const Slice& slice = slices_[i];
+    if (!slice.used || i == holder_ || !slice.want || !eligible(slice)) continue;
+    if (best < 0 || goes_before(slice, slices_[best])) best = i;
+  }
+  return best;
+}
+
+bool Arbiter::goes_before(const Slice& a, const Slice& b) const {
+  if (a.terms.priority != b.terms.priority) return a.terms.priority < b.terms.priority;
+  return a.virtual_time < b.virtual_time;
+}
+
+bool Arbiter::eligible(const Slice& slice) const { return !slice.exhausted; }
+
+std::uint64_t Arbiter::weight(const Slice& slice) const {
+  // Without a guarantee one gets what the others leave, and never quite nothing.
+  if (slice.terms.share == abi::ShareClass::kBestEffort) return 1;
+  return max_of(slice.terms.compute, 1);
+}
+
+std::uint64_t Arbiter::least_virtual_time(const Slice* except) const {
+  std::uint64_t least = kNever;
+  for (int i = 0; i < end_; ++i) {
+    if (slices_[i].used && slices_[i].active && &slices_[i] != except) least = min_of(least, slices_[i].virtual_time);
+  }
+  return least == kNever ? except->virtual_time : least;
+}
+
+int Arbiter::active_count() const {
+  int count = 0;
+  for (int i = 0; i < end_; ++i) count += slices_[i].used && slices_[i].active;
+  return count;
+}
+
+int Arbiter::used_count() const {
+  int count = 0;
+  for (int i = 0; i < end_; ++i) count += slices_[i].used;
+  return count;
+}
+
+int Arbiter::only_slice() const {
+  for (int i = 0; i < end_; ++i) {
+    if (slices_[i].used && eligible(slices_[i])) return i;
+  }
+  return -1;
+}
+
+std::uint32_t Arbiter::credit_of(const Slice& slice) const {
+  if (slice.terms.priority != abi::PriorityClass::kOffline) return tuning_.credit_us;
+  for (int i = 0; i < end_; ++i) {
+    if (slices_[i].used && slices_[i].terms.priority == abi::PriorityClass::kOnline) return tuning_.offline_credit_us;
+  }
+  return tuning_.credit_us;
+}
+
+}  // namespace carve::lease
