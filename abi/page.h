@@ -89,7 +89,7 @@ struct AccountSlot {
   Cell<std::uint32_t> max_op_us;       // longest single operation seen
   Cell<std::uint32_t> instance;        // which library instance holds the slot (given in the welcome), 0 = free
   Cell<std::uint64_t> context_bytes;   // the part of used_bytes that stands for contexts
-  Cell<std::uint64_t> reserved;
+  Cell<std::uint64_t> host_pid;        // whose slot it is: what the process lists of the slice show
 };
 static_assert(sizeof(AccountSlot) == 64);
 

@@ -14,6 +14,8 @@ namespace carve::preload {
 
 namespace {
 
+constexpr std::uint64_t kPatienceNs = 5'000'000'000;
+constexpr long kRetryNs = 20'000'000;
 constexpr std::uint32_t kMaxDescriptors = 2 * kMaxCards;
 
 /// Puts errno back at the end: a driver call never changes it.
@@ -116,13 +118,14 @@ bool greet(Process& state, int connection, abi::LibraryKind kind) {
   for (std::uint32_t i = 0; mapped && i + 1 < count && state.card_count < kMaxCards; i += 2) {
     mapped = map_card(state, fds[i], fds[i + 1], welcome.slot, kind);
     if (mapped && kind == abi::LibraryKind::kCuda) {
-      state.cards[state.card_count - 1].slot->instance.store_release(welcome.instance);
+      abi::AccountSlot& own = *state.cards[state.card_count - 1].slot;
+      own.host_pid.store_relaxed(static_cast<std::uint64_t>(welcome.host_pid));
+      own.instance.store_release(welcome.instance);
     }
   }
   for (std::uint32_t i = 0; i < count; ++i) {
     close(fds[i]);
   }
-  state.host_pid = mapped ? welcome.host_pid : state.host_pid;
   return mapped;
 }
 
@@ -204,6 +207,32 @@ bool map_slices(Process& state, abi::LibraryKind kind) {
   if (!all || slices == 0) {
     unmap(state);
     return false;
+  }
+  return true;
+}
+
+bool unlimited(const Process& state) {
+  for (std::uint32_t i = 0; i < state.card_count; ++i) {
+    const abi::GrantPage& grant = *state.cards[i].grant;
+    if (grant.memory_limit.load_relaxed() != kUnlimitedBytes || grant.compute_limit.load_relaxed() < 100 ||
+        grant.share_class != abi::ShareClass::kBurst) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool map_with_patience(Process& state, abi::LibraryKind kind) {
+  const KeepErrno keep;
+  const std::uint64_t start = monotonic_ns();
+  const bool patient = state.failed_at_ns == 0;
+  while (!map_slices(state, kind)) {
+    if (!patient || monotonic_ns() - start >= kPatienceNs) {
+      state.failed_at_ns = monotonic_ns();
+      return false;
+    }
+    const timespec pause{0, kRetryNs};
+    nanosleep(&pause, nullptr);
   }
   return true;
 }

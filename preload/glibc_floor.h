@@ -12,6 +12,7 @@
 #endif
 #define CARVE_PIN(symbol) __asm__(".symver " #symbol "," #symbol "@" CARVE_FLOOR)
 
+CARVE_PIN(dlclose);
 CARVE_PIN(dlopen);
 CARVE_PIN(dlsym);
 CARVE_PIN(pthread_create);

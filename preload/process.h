@@ -35,7 +35,6 @@ struct alignas(4096) Process {
   std::uint32_t card_count;
   Card cards[kMaxCards];
   std::int8_t card_of_ordinal[kMaxOrdinals];  // CUdevice → index + 1 in `cards`, 0: not ours
-  std::int32_t host_pid;
   CUresult refusal;  // what to answer while `duty` is kUnknown
 
   Lock connecting;
@@ -67,6 +66,13 @@ void wipe_on_fork(Process* state);
 /// Connects to every slice of this container and maps its pages (see abi/hello.h); `cards` is filled in order.
 /// Leaves no descriptor open and touches nothing else of the process. False when nothing answered in one pass.
 bool map_slices(Process& state, abi::LibraryKind kind);
+
+/// The same, again and again for up to 5 s. After one long wait in vain later calls try once each: a program that
+/// goes on in spite of the error must not hang at every call.
+bool map_with_patience(Process& state, abi::LibraryKind kind);
+
+/// An unlimited slice has all of every card: nothing to charge, nothing to gate.
+bool unlimited(const Process& state);
 
 /// Now, in ns, of a clock that never goes back.
 std::uint64_t monotonic_ns();

@@ -1,6 +1,3 @@
-#include <errno.h>
-#include <time.h>
-
 #include "preload/driver.h"
 #include "preload/export.h"
 #include "preload/process.h"
@@ -11,9 +8,6 @@ namespace carve::preload {
 Process process;
 
 namespace {
-
-constexpr std::uint64_t kPatienceNs = 5'000'000'000;
-constexpr long kRetryNs = 20'000'000;
 
 void put_hex(char*& at, const unsigned char* bytes, int count) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -71,36 +65,6 @@ void match_cards(int devices) {
   }
 }
 
-/// An unlimited slice is all of every card, alone on none of them by accident: nothing to charge, nothing to gate.
-bool unlimited() {
-  for (std::uint32_t i = 0; i < process.card_count; ++i) {
-    const abi::GrantPage& grant = *process.cards[i].grant;
-    if (grant.memory_limit.load_relaxed() != kUnlimitedBytes || grant.compute_limit.load_relaxed() < 100 ||
-        grant.share_class != abi::ShareClass::kBurst) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool map_with_patience() {
-  // After one long wait in vain, later calls try once each: a program that goes on in spite of the error must
-  // not hang for 5 s at every call.
-  const std::uint64_t start = monotonic_ns();
-  const bool patient = process.failed_at_ns == 0;
-  while (!map_slices(process, abi::LibraryKind::kCuda)) {
-    if (!patient || monotonic_ns() - start >= kPatienceNs) {
-      process.failed_at_ns = monotonic_ns();
-      return false;
-    }
-    const int kept = errno;
-    const timespec pause{0, kRetryNs};
-    nanosleep(&pause, nullptr);
-    errno = kept;
-  }
-  return true;
-}
-
 }  // namespace
 
 Duty connect_slowly() {
@@ -119,12 +83,12 @@ Duty connect_slowly() {
   if (process.duty != Duty::kUnknown) {
     return process.duty;
   }
-  if (!map_with_patience()) {
+  if (!map_with_patience(process, abi::LibraryKind::kCuda)) {
     __atomic_store_n(&process.refusal, CUDA_ERROR_SYSTEM_NOT_READY, __ATOMIC_RELAXED);
     return Duty::kUnknown;
   }
   match_cards(devices);
-  const Duty found = unlimited() ? Duty::kNone : Duty::kMeter;
+  const Duty found = unlimited(process) ? Duty::kNone : Duty::kMeter;
   __atomic_store_n(&process.duty, found, __ATOMIC_RELEASE);
   return found;
 }
