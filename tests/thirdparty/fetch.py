@@ -21,7 +21,8 @@ PYTHON_SETS = {
     'py12': ['cuda-bindings==12.9.10'],
     'soak': ['numba-cuda[cu13]==0.30.4', 'numpy==2.4.6'],
     'pycuda': ['numpy==2.4.6', 'setuptools==80.9.0', 'wheel==0.45.1', 'pytools==2025.2.5',
-               'platformdirs==4.5.0', 'mako==1.3.10'],
+               'platformdirs==4.5.0', 'mako==1.3.10',
+               'nvidia-cuda-profiler-api-cu12==12.9.79'],
 }
 # Debian packages that stand in contrib and non-free, and a library they need; unpacked, not installed.
 DEBIAN_SETS = {
@@ -118,6 +119,8 @@ def pycuda(build):
     """An interpreter with PyCUDA, built from source against the simulated driver's link name."""
     python = python_set('pycuda')
     include = os.path.join(headers(), 'cuda-12.9/nvidia/cuda_runtime/include')
+    packages = _call('site-packages', [python, '-c', 'import site; print(site.getsitepackages()[0])'])
+    include += f',{packages.strip()}/nvidia/cuda_profiler_api/include'
 
     def make(target):
         _call('pip download pycuda', [python, '-m', 'pip', 'download', '-q', '--no-deps', '--no-binary',

@@ -4,9 +4,19 @@
 """
 import argparse
 
-from cuda.core import Device, GraphCompleteOptions, LaunchConfig, Program, ProgramOptions, launch
+from cuda.core import (Device, EventOptions, LaunchConfig, Program, ProgramOptions, launch,
+                       system)
 
 SOURCE = 'extern "C" __global__ void scale(float* x, float by, int n) { if (n < 0) x[0] = by; }'
+
+
+def look_at_system(args):
+    """cuda.core.system: NVML, 370 names looked up eagerly."""
+    assert system.get_num_devices() == args.cards, system.get_num_devices()
+    assert all(isinstance(part, int) for part in system.get_user_mode_driver_version())
+    for card in system.Device.get_all_devices():
+        assert card.name == args.name, card.name
+        assert card.memory_info.total == args.memory, card.memory_info.total
 
 
 def main():
@@ -15,7 +25,6 @@ def main():
     parser.add_argument('--memory', type=int, required=True)
     parser.add_argument('--name', required=True)
     args = parser.parse_args()
-    del GraphCompleteOptions  # imported to show that it is there
     devices = Device.get_all_devices()
     assert len(devices) == args.cards, f'{len(devices)} devices, wanted {args.cards}'
     dev = devices[0]
@@ -28,8 +37,8 @@ def main():
     kernel = module.get_kernel('scale')
     buffer = dev.memory_resource.allocate(1 << 20, stream=stream)
     config = LaunchConfig(grid=8, block=128)
-    first, last = dev.create_event({'timing_enabled': True}), dev.create_event(
-        {'timing_enabled': True})
+    timed = EventOptions(timing_enabled=True)
+    first, last = dev.create_event(timed), dev.create_event(timed)
     stream.record(first)
     launch(stream, config, kernel, buffer, 2.0, 4)
     stream.record(last)
@@ -44,6 +53,7 @@ def main():
     stream.sync()
     buffer.close(stream)
     stream.sync()
+    look_at_system(args)
     print('workout complete')
 
 
