@@ -1,6 +1,7 @@
 #include "sim/protocol/client.h"
 
 #include <linux/futex.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -70,6 +71,16 @@ void Connection::close() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
   // The mappings stay: another thread may be in the middle of a launch while the process goes down.
+}
+
+void Connection::abandon() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+bool Connection::peer_alive() const {
+  pollfd polled = {fd_, POLLRDHUP, 0};
+  return fd_ >= 0 && (poll(&polled, 1, 0) <= 0 || (polled.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0);
 }
 
 Status Connection::call(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b,

@@ -1,0 +1,194 @@
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "sim/model/profiles.h"
+#include "sim/protocol/client.h"
+
+// carve-simctl: the simulated driver's own account, the truth for tests and demonstrations.
+namespace carve::sim {
+namespace {
+
+constexpr char kUsage[] =
+    "usage: carve-simctl [--socket PATH] <command>\n"
+    "  account              what each process held and got, per card (JSON), the dead of 150 s included\n"
+    "  groups               the same summed per cgroup, with the exact highest simultaneous sum (JSON)\n"
+    "  cards                per card: held, delivered, lost to context switches (JSON)\n"
+    "  windows --ms N [--since NS] [--last N]\n"
+    "                       GPU time delivered per process and window of N ms (multiple of 10) (JSON);\n"
+    "                       --since: CLOCK_MONOTONIC ns; --last: only the last N windows\n"
+    "  profiles             the machines that can be played\n"
+    "  now                  CLOCK_MONOTONIC in ns, for --since\n";
+
+int fail(const std::string& what) {
+  std::fprintf(stderr, "carve-simctl: %s\n%s", what.c_str(), kUsage);
+  return 2;
+}
+
+/// A JSON string; the names come from processes and may hold anything.
+std::string quoted(const char* text) {
+  std::string out = "\"";
+  for (const char* p = text; *p != '\0'; ++p) {
+    const auto c = static_cast<unsigned char>(*p);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += *p;
+    } else if (c < 0x20 || c >= 0x7f) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\u%04x", c);
+      out += escaped;
+    } else {
+      out += *p;
+    }
+  }
+  return out + "\"";
+}
+
+using Fields = std::vector<std::pair<const char*, std::string>>;
+std::string num(std::uint64_t n) { return std::to_string(n); }
+
+void print(const char* name, const std::vector<Fields>& rows) {
+  std::printf("{\"%s\":[", name);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::printf("%s\n {", i == 0 ? "" : ",");
+    for (std::size_t j = 0; j < rows[i].size(); ++j)
+      std::printf("%s\"%s\":%s", j == 0 ? "" : ",", rows[i][j].first, rows[i][j].second.c_str());
+    std::printf("}");
+  }
+  std::printf("\n]}\n");
+}
+
+int account(Connection& connection) {
+  std::vector<AccountRecord> records;
+  if (connection.list(Op::kAccount, 0, 0, 0, &records) != Status::kOk) return 1;
+  std::vector<Fields> rows;
+  for (const AccountRecord& r : records)
+    rows.push_back({{"pid", num(static_cast<std::uint64_t>(r.pid))}, {"card", num(r.card)},
+                    {"name", quoted(r.name)}, {"cgroup", quoted(r.cgroup)},
+                    {"alive", r.alive != 0 ? "true" : "false"}, {"contexts", num(r.contexts)},
+                    {"explicit_bytes", num(r.explicit_bytes)},
+                    {"explicit_high_bytes", num(r.explicit_high)},
+                    {"granule_bytes", num(r.granule_bytes)}, {"context_bytes", num(r.context_bytes)},
+                    {"gpu_ns", num(r.gpu_ns)}, {"copy_ns", num(r.copy_ns)},
+                    {"launches", num(r.launches)}, {"allocations", num(r.allocations)},
+                    {"refused", num(r.refused)}, {"started_ns", num(r.started_ns)},
+                    {"ended_ns", num(r.ended_ns)}});
+  print("processes", rows);
+  return 0;
+}
+
+int groups(Connection& connection) {
+  std::vector<GroupRecord> records;
+  if (connection.list(Op::kGroups, 0, 0, 0, &records) != Status::kOk) return 1;
+  std::vector<Fields> rows;
+  for (const GroupRecord& r : records)
+    rows.push_back({{"cgroup", quoted(r.cgroup)}, {"card", num(r.card)},
+                    {"processes", num(r.processes)}, {"explicit_bytes", num(r.explicit_bytes)},
+                    {"explicit_high_bytes", num(r.explicit_high)},
+                    {"context_bytes", num(r.context_bytes)}, {"gpu_ns", num(r.gpu_ns)},
+                    {"grants", num(r.grants)}});
+  print("groups", rows);
+  return 0;
+}
+
+int cards(Connection& connection) {
+  std::vector<CardTruthRecord> records;
+  if (connection.list(Op::kCards, 0, 0, 0, &records) != Status::kOk) return 1;
+  Machine machine;
+  std::string error;
+  parse_machine(connection.machine().profile, connection.machine().instance, &machine, &error);
+  std::vector<Fields> rows;
+  for (const CardTruthRecord& r : records)
+    rows.push_back({{"card", num(r.card)}, {"uuid", quoted(r.uuid)},
+                    {"model", quoted(std::string(machine.model->name).c_str())},
+                    {"total_bytes", num(r.total_bytes)}, {"used_bytes", num(r.used_bytes)},
+                    {"explicit_bytes", num(r.explicit_bytes)},
+                    {"context_bytes", num(r.context_bytes)}, {"contexts", num(r.contexts)},
+                    {"gpu_ns", num(r.gpu_ns)}, {"switch_ns", num(r.switch_ns)},
+                    {"switches", num(r.switches)}});
+  print("cards", rows);
+  return 0;
+}
+
+int windows(Connection& connection, std::uint64_t ms, std::uint64_t since, std::uint64_t last) {
+  std::vector<WindowRecord> records;
+  const Status status = connection.list(Op::kWindows, 0, ms, since, &records);
+  if (status == Status::kBadRequest) return fail("windows --ms: 10 to 60000, a multiple of 10");
+  if (status != Status::kOk) return 1;
+  std::uint64_t newest = 0;
+  for (const WindowRecord& r : records) newest = std::max(newest, r.start_ns);
+  std::vector<Fields> rows;
+  for (const WindowRecord& r : records) {
+    if (last != 0 && r.start_ns + last * ms * 1'000'000 <= newest) continue;
+    char share[32];
+    std::snprintf(share, sizeof share, "%.3f", static_cast<double>(r.gpu_ns) / static_cast<double>(ms) / 1e4);
+    rows.push_back({{"pid", num(static_cast<std::uint64_t>(r.pid))}, {"card", num(r.card)},
+                    {"start_ns", num(r.start_ns)}, {"gpu_ns", num(r.gpu_ns)}, {"percent", share}});
+  }
+  print("windows", rows);
+  return 0;
+}
+
+int profiles() {
+  for (const Model& m : models())
+    std::printf("%-6s %-36s %6llu MiB  %3u SMs  compute %u.%u\n", std::string(m.key).c_str(),
+                std::string(m.name).c_str(), static_cast<unsigned long long>(m.memory_bytes >> 20),
+                m.sm_count, m.compute_major, m.compute_minor);
+  return 0;
+}
+
+bool read_number(const char* text, std::uint64_t* out) {
+  char* end = nullptr;
+  *out = std::strtoull(text, &end, 10);
+  return *text >= '0' && *text <= '9' && *end == '\0';
+}
+
+int run(int argc, char** argv) {
+  std::string socket = kSocketPath, command;
+  std::uint64_t ms = 1000, since = 0, last = 0;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--help" || word == "-h") return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
+    if (word[0] != '-') {
+      if (!command.empty()) return fail("\"" + word + "\": one command at a time");
+      command = word;
+      continue;
+    }
+    if (i + 1 == argc) return fail(word + ": unknown flag, or its value is missing");
+    const char* value = argv[++i];
+    if (word == "--socket") {
+      socket = value;
+    } else if (word == "-o" && std::strcmp(value, "json") == 0) {
+      continue;  // there is no other form
+    } else if (!(word == "--ms" && read_number(value, &ms)) &&
+               !(word == "--since" && read_number(value, &since)) &&
+               !(word == "--last" && read_number(value, &last))) {
+      return fail(word + " " + value + ": unknown flag, or not a number");
+    }
+  }
+  if (command == "profiles") return profiles();
+  if (command == "now") {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    std::printf("%lld\n", static_cast<long long>(now.tv_sec) * 1'000'000'000LL + now.tv_nsec);
+    return 0;
+  }
+  const bool known = command == "account" || command == "groups" || command == "cards" || command == "windows";
+  if (!known) return fail(command.empty() ? "no command" : "\"" + command + "\": unknown command");
+  Connection connection;
+  if (connection.open(ClientKind::kQuery, socket.c_str()) != Status::kOk) {
+    std::fprintf(stderr, "carve-simctl: no simulated driver at %s\n", socket.c_str());
+    return 1;
+  }
+  if (command == "account") return account(connection);
+  if (command == "groups") return groups(connection);
+  if (command == "cards") return cards(connection);
+  return windows(connection, ms, since, last);
+}
+
+}  // namespace
+}  // namespace carve::sim
+
+int main(int argc, char** argv) { return carve::sim::run(argc, argv); }

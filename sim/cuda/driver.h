@@ -1,0 +1,125 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/cuda/cuda_abi.h"
+#include "sim/model/profiles.h"
+#include "sim/protocol/client.h"
+
+// What the simulated libcuda holds per process: the connection, the visible devices, contexts, and the
+// calling thread's current context. Nothing here knows what runs above it.
+namespace carve::sim::cu {
+
+struct Device {
+  int ordinal = 0;          // the program's number
+  std::uint32_t card = 0;   // the machine's
+  Context* primary = nullptr;
+  unsigned primary_refs = 0;
+  unsigned primary_flags = 0;
+  Pool* default_pool = nullptr;
+  Pool* current_pool = nullptr;
+};
+
+inline constexpr std::uint32_t kContextMagic = 0xC0DE0001;
+
+struct Context {
+  std::uint32_t magic = kContextMagic;
+  Device* device = nullptr;
+  std::uint64_t handle = 0;  // the daemon's
+  std::uint64_t id = 0;
+  unsigned flags = 0;
+  unsigned api_version = 0;
+  bool primary = false;
+  std::atomic<int> blocking_streams{0};  // that synchronise with the legacy stream
+  Stream* legacy = nullptr;
+  std::mutex mutex;                      // guards what follows
+  std::vector<Stream*> streams;          // all but the legacy one
+  std::unordered_map<std::uint64_t, Stream*> per_thread;  // by thread number
+  std::vector<Module*> modules;
+  std::vector<Context*> peers;           // whose memory this context may use
+  std::size_t limits[16] = {};
+};
+
+class Driver {
+ public:
+  static Driver& get();
+
+  CUresult init(unsigned flags);
+  /// CUDA_SUCCESS once cuInit succeeded in this process (not in its parent).
+  [[nodiscard]] CUresult ready() const {
+    return state_.load(std::memory_order_acquire) == State::kReady ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_NOT_INITIALIZED;
+  }
+
+  [[nodiscard]] int device_count() const { return static_cast<int>(devices_.size()); }
+  /// nullptr for an ordinal that is none.
+  Device* device(int ordinal);
+  [[nodiscard]] const Machine& machine() const { return machine_; }
+  [[nodiscard]] const Model& model() const { return *machine_.model; }
+  [[nodiscard]] const CardFacts& facts(const Device& device) const {
+    return machine_.cards[device.card];
+  }
+
+  Connection& kernel() { return *kernel_; }
+  Channel* channel() { return channel_; }
+  Bell* bell() { return bell_; }
+  /// Guards devices' primary contexts and the set of contexts.
+  std::mutex& mutex() { return mutex_; }
+  std::vector<Context*>& contexts() { return contexts_; }
+  std::uint64_t next_id() { return next_id_.fetch_add(1); }
+
+ private:
+  enum class State { kNew, kReady, kForked };
+  Driver() = default;
+  static void forked();
+  CUresult connect();
+  void find_devices();
+
+  std::atomic<State> state_{State::kNew};
+  std::mutex mutex_;
+  std::unique_ptr<Connection> kernel_;
+  Channel* channel_ = nullptr;
+  Bell* bell_ = nullptr;
+  Machine machine_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<Context*> contexts_;
+  std::atomic<std::uint64_t> next_id_{1};
+};
+
+/// The calling thread's context stack.
+struct ThreadState {
+  std::vector<Context*> stack;
+  std::uint64_t number = 0;
+  int capture_mode = 0;
+};
+ThreadState& thread_state();
+
+/// The current context, on one thread-local load; nullptr when there is none.
+extern __thread Context* t_current __attribute__((tls_model("initial-exec")));
+
+/// The error for a call without a usable current context.
+CUresult no_context();
+
+[[nodiscard]] inline bool alive(const Context* context) {
+  return context != nullptr && context->magic == kContextMagic;
+}
+
+/// One line on stderr, once per process for each `flag`.
+void say_once(std::atomic<bool>* flag, const char* line);
+
+/// A daemon's status as the driver's error.
+CUresult error_of(Status status);
+
+}  // namespace carve::sim::cu
+
+/// First line of every entry point that needs a context: binds it to `name` or returns the error.
+#define CU_NEED_CONTEXT(name)                                     \
+  ::carve::sim::cu::Context* name = ::carve::sim::cu::t_current;  \
+  if (!::carve::sim::cu::alive(name)) return ::carve::sim::cu::no_context()
+#define CU_NEED_INIT() \
+  if (::carve::sim::cu::Driver::get().ready() != 0) return ::carve::sim::cu::CUDA_ERROR_NOT_INITIALIZED

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/cuda/driver.h"
+#include "sim/cuda/image.h"
+
+// Modules, libraries and the kernels in them.
+namespace carve::sim::cu {
+
+inline constexpr std::uint32_t kFunctionMagic = 0xC0DE0005;
+inline constexpr std::uint32_t kModuleMagic = 0xC0DE0006;
+inline constexpr std::uint32_t kLibraryMagic = 0xC0DE0007;
+
+/// A sample kernel that really computes; `arguments` are the kernel's parameters in order.
+using Compute = void (*)(const std::uint64_t threads, void* const* arguments);
+
+struct Function {
+  std::uint32_t magic = kFunctionMagic;
+  Module* module = nullptr;    // nullptr: a library's kernel
+  Library* library = nullptr;
+  std::string name;
+  std::vector<KernelParameter> parameters;
+  bool parameters_known = false;
+  std::uint64_t duration_ns = 0;  // 0: from the grid's size
+  Compute compute = nullptr;
+  int max_dynamic_shared = 49152;
+  int carveout = -1;
+  unsigned static_shared = 0;
+};
+
+struct Global {
+  std::string name;
+  std::uint64_t size = 0;
+  CUdeviceptr address = 0;  // 0: not yet given memory
+};
+
+struct Module {
+  std::uint32_t magic = kModuleMagic;
+  Context* context = nullptr;
+  Library* library = nullptr;
+  bool any_name = false;  // the image cannot be read: every name is taken to exist
+  std::vector<std::unique_ptr<Function>> functions;
+  std::vector<Global> globals;
+};
+
+struct Library {
+  std::uint32_t magic = kLibraryMagic;
+  Image image;
+  std::vector<std::unique_ptr<Function>> kernels;
+  std::vector<Module*> modules;  // one per context that asked
+  std::mutex mutex;
+};
+
+inline Function* checked_function(CUfunction f) {
+  return f != nullptr && f->magic == kFunctionMagic ? f : nullptr;
+}
+
+/// Builds a function from an image's kernel: duration and, for the sample kernels, what it computes.
+std::unique_ptr<Function> make_function(const ImageKernel& kernel);
+Module* make_module(Context* context, const Image& image, Library* library);
+Function* find_function(std::vector<std::unique_ptr<Function>>& functions, const std::string& name,
+                        bool any_name);
+
+/// GPU time of one launch.
+std::uint64_t duration_of(const Function& function, const unsigned (&grid)[3], const unsigned (&block)[3]);
+
+/// The table of sample kernels; nullptr for any other name.
+Compute find_compute(const std::string& name);
+
+}  // namespace carve::sim::cu

@@ -1,0 +1,83 @@
+#include <pthread.h>
+#include <signal.h>
+
+#include <condition_variable>
+#include <deque>
+#include <thread>
+
+#include "sim/cuda/stream.h"
+
+// Host functions: one thread per process runs them, each when its stream has come to it. What the host
+// does on the device's behalf (moving bytes, sample kernels) happens at the call, which is a legal order,
+// except behind a host function that has not run yet: then this thread does it too.
+namespace carve::sim::cu {
+namespace {
+
+struct Task {
+  Stream* stream;
+  std::uint32_t index;
+  std::uint64_t number;  // of the kHost command in its stream
+  std::function<void()> function;
+};
+
+class HostThread {
+ public:
+  static HostThread& get() {
+    static HostThread* host = new HostThread();
+    return *host;
+  }
+
+  void add(Task task) {
+    const std::lock_guard lock(mutex_);
+    if (!started_) start();
+    tasks_.push_back(std::move(task));
+    changed_.notify_one();
+  }
+
+ private:
+  void start() {
+    started_ = true;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);  // the program's signals are not for this thread
+    std::thread([this] { run(); }).detach();
+    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  }
+
+  void run() {
+    for (;;) {
+      Task task;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return !tasks_.empty(); });
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      if (wait_for({task.index, task.number}) != CUDA_SUCCESS) return;
+      task.function();
+      task.stream->host_pending.fetch_sub(1);
+      Driver::get().channel()->streams[task.index].host_done.store(task.number + 1);
+      ring(Driver::get().bell());
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool started_ = false;
+};
+
+}  // namespace
+
+void append_host(Stream* stream, std::function<void()> function) {
+  stream->host_pending.fetch_add(1);
+  const std::uint64_t after = submit(stream, CommandKind::kHost, 0);
+  HostThread::get().add({stream, stream->index, after - 1, std::move(function)});
+}
+
+void in_order(Stream* stream, std::function<void()> action) {
+  if (stream->host_pending.load() == 0) return action();
+  append_host(stream, std::move(action));
+}
+
+}  // namespace carve::sim::cu

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "sim/cuda/driver.h"
+
+// Device memory: addresses of this process, reserved without being committed, charged to the card by the
+// daemon. What was written is read back; untouched pages cost nothing.
+namespace carve::sim::cu {
+
+enum class BlockKind { kDevice, kManaged, kPool, kMapped, kHost, kRegistered };
+
+/// One allocation or mapping.
+struct Block {
+  std::uint64_t base = 0;
+  std::uint64_t size = 0;    // as asked for
+  std::uint64_t span = 0;    // addresses taken; 0: not from our address space
+  BlockKind kind = BlockKind::kDevice;
+  Context* context = nullptr;
+  Device* device = nullptr;
+  std::uint64_t handle = 0;  // the daemon's charge; 0: none
+  std::uint64_t id = 0;
+  unsigned flags = 0;
+  Pool* pool = nullptr;
+};
+
+class Memory {
+ public:
+  static Memory& get();
+
+  /// `size` bytes of device memory, charged to the device's card.
+  CUresult allocate(Context* context, std::uint64_t size, BlockKind kind, unsigned flags, Block* out);
+  CUresult free(std::uint64_t base, BlockKind kind);
+
+  /// Addresses only.
+  std::uint64_t take_addresses(std::uint64_t size, std::uint64_t alignment);
+  void give_addresses(std::uint64_t base, std::uint64_t span);
+  /// Makes what was written there unreadable and gives the pages back.
+  void forget(std::uint64_t base, std::uint64_t span);
+
+  void insert(const Block& block);
+  bool remove(std::uint64_t base, Block* out);
+  /// The block that holds `address`.
+  bool find(std::uint64_t address, Block* out);
+  /// True when [address, address + size) lies in known memory (possibly in adjacent blocks).
+  bool covers(std::uint64_t address, std::uint64_t size);
+  /// Any block of the context with a charge; false when there is none left.
+  bool any_of(const Context* context, Block* out);
+
+ private:
+  Memory();
+  std::uint64_t take(std::map<std::uint64_t, std::uint64_t>& free, std::uint64_t size,
+                     std::uint64_t alignment);
+
+  std::mutex mutex_;
+  std::map<std::uint64_t, Block> blocks_;
+  std::map<std::uint64_t, std::uint64_t> large_;  // free addresses: base → length
+  std::map<std::uint64_t, std::uint64_t> small_;
+  std::uint64_t small_begin_ = 0;
+  std::uint64_t small_end_ = 0;
+  std::uint64_t next_id_ = 1;
+};
+
+[[nodiscard]] constexpr std::uint64_t round_to(std::uint64_t n, std::uint64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+inline constexpr std::uint64_t kGranuleBytes = 2ULL << 20;
+inline constexpr std::uint64_t kPitchBytes = 512;
+
+/// Frees device, managed or pool memory by address, as cuMemFree does.
+CUresult free_device(CUdeviceptr address);
+
+}  // namespace carve::sim::cu

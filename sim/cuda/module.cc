@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "sim/cuda/context.h"
+#include "sim/cuda/function.h"
+#include "sim/cuda/memory.h"
+
+// cuModule*: images of one context.
+namespace carve::sim::cu {
+namespace {
+
+std::atomic<bool> g_said_opaque{false};
+
+Module* checked_module(CUmodule m) { return m != nullptr && m->magic == kModuleMagic ? m : nullptr; }
+
+CUresult load(CUmodule* out, const void* image) {
+  CU_NEED_CONTEXT(context);
+  if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Image parsed;
+  switch (read_image(image, &parsed)) {
+    case ImageError::kNotAnImage: return CUDA_ERROR_INVALID_IMAGE;
+    case ImageError::kBadPtx: return CUDA_ERROR_INVALID_PTX;
+    case ImageError::kNone: break;
+  }
+  *out = make_module(context, parsed, nullptr);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+std::unique_ptr<Function> make_function(const ImageKernel& kernel) {
+  auto function = std::make_unique<Function>();
+  function->name = kernel.name;
+  function->parameters = kernel.parameters;
+  function->parameters_known = kernel.parameters_known;
+  function->static_shared = kernel.static_shared;
+  function->duration_ns =
+      kernel.duration_ns != 0 ? kernel.duration_ns : duration_in_name(kernel.name);
+  function->compute = find_compute(kernel.name);
+  return function;
+}
+
+Module* make_module(Context* context, const Image& image, Library* library) {
+  auto* module = new Module();
+  module->context = context;
+  module->library = library;
+  module->any_name = image.opaque;
+  if (image.opaque)
+    say_once(&g_said_opaque, "an image is packed in a way it does not read; every kernel name in it is accepted");
+  for (const ImageKernel& kernel : image.kernels) {
+    module->functions.push_back(make_function(kernel));
+    module->functions.back()->module = module;
+    module->functions.back()->library = library;
+  }
+  for (const ImageGlobal& global : image.globals) module->globals.push_back({global.name, global.size, 0});
+  const std::lock_guard lock(context->mutex);
+  context->modules.push_back(module);
+  return module;
+}
+
+Function* find_function(std::vector<std::unique_ptr<Function>>& functions, const std::string& name,
+                        bool any_name) {
+  for (const auto& function : functions)
+    if (function->name == name) return function.get();
+  if (!any_name) return nullptr;
+  ImageKernel kernel;
+  kernel.name = name;
+  functions.push_back(make_function(kernel));
+  return functions.back().get();
+}
+
+void unload_context_modules(Context* context) {
+  for (Module* module : context->modules) {
+    module->magic = 0;
+    for (const auto& function : module->functions) function->magic = 0;
+    if (module->library != nullptr) {
+      const std::lock_guard lock(module->library->mutex);
+      std::erase(module->library->modules, module);
+    }
+  }
+  context->modules.clear();
+}
+
+CU_EXPORT CUresult cuModuleLoadData(CUmodule* out, const void* image) { return load(out, image); }
+CU_EXPORT CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned, int*, void**) {
+  return load(out, image);
+}
+CU_EXPORT CUresult cuModuleLoadFatBinary(CUmodule* out, const void* image) { return load(out, image); }
+
+CU_EXPORT CUresult cuModuleLoad(CUmodule* out, const char* path) {
+  CU_NEED_CONTEXT(context);
+  if (out == nullptr || path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  bytes.append(16, '\0');
+  return load(out, bytes.data());
+}
+
+CU_EXPORT CUresult cuModuleUnload(CUmodule handle) {
+  CU_NEED_CONTEXT(current);
+  Module* module = checked_module(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (module->library != nullptr) return CUDA_ERROR_NOT_PERMITTED;
+  for (const Global& global : module->globals)
+    if (global.address != 0) Memory::get().free(global.address, BlockKind::kDevice);
+  {
+    const std::lock_guard lock(module->context->mutex);
+    std::erase(module->context->modules, module);
+  }
+  module->magic = 0;
+  for (const auto& function : module->functions) function->magic = 0;
+  return CUDA_SUCCESS;  // the object stays: stale handles must be told so
+}
+
+CU_EXPORT CUresult cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) {
+  CU_NEED_INIT();
+  Module* module = checked_module(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (out == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(module->context->mutex);
+  Function* function = find_function(module->functions, name, module->any_name);
+  if (function == nullptr) return CUDA_ERROR_NOT_FOUND;
+  function->module = module;
+  *out = function;
+  return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule handle) {
+  CU_NEED_INIT();
+  Module* module = checked_module(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = static_cast<unsigned>(module->functions.size());
+  return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned n, CUmodule handle) {
+  CU_NEED_INIT();
+  Module* module = checked_module(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < n && i < module->functions.size(); ++i)
+    functions[i] = module->functions[i].get();
+  return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes, CUmodule handle,
+                                        const char* name) {
+  CU_NEED_INIT();
+  Module* module = checked_module(handle);
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (Global& global : module->globals) {
+    if (global.name != name) continue;
+    if (global.address == 0) {
+      Block block;
+      const CUresult rc =
+          Memory::get().allocate(module->context, global.size, BlockKind::kDevice, 0, &block);
+      if (rc != CUDA_SUCCESS) return rc;
+      global.address = block.base;
+    }
+    if (address != nullptr) *address = global.address;
+    if (bytes != nullptr) *bytes = global.size;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CU_EXPORT CUresult cuModuleGetLoadingMode(int* mode) {
+  CU_NEED_INIT();
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = 2;  // lazy
+  return CUDA_SUCCESS;
+}
+
+}  // namespace carve::sim::cu

@@ -1,0 +1,90 @@
+#include "sim/cuda/pool.h"
+
+#include <algorithm>
+
+namespace carve::sim::cu {
+namespace {
+
+/// Gives cached blocks back until no more than `keep` bytes are reserved. Wants the pool's lock.
+void trim(Pool* pool, std::uint64_t keep) {
+  while (pool->reserved > keep && !pool->cached.empty()) {
+    const auto largest = std::prev(pool->cached.end());
+    const Block block = largest->second;
+    pool->cached.erase(largest);
+    pool->reserved -= block.size;
+    Memory::get().forget(block.base, block.span);
+    Memory::get().give_addresses(block.base, block.span);
+    Driver::get().kernel().call(Op::kFree, 0, block.handle, 0);
+  }
+}
+
+void count_used(Pool* pool, std::uint64_t size) {
+  pool->used += size;
+  pool->used_high = std::max(pool->used_high, pool->used);
+}
+
+}  // namespace
+
+Pool* default_pool(Device* device) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (device->default_pool == nullptr) {
+    auto* pool = new Pool();
+    pool->device = device;
+    pool->is_default = true;
+    pool->props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    pool->props.location = {CU_MEM_LOCATION_TYPE_DEVICE, device->ordinal};
+    device->default_pool = pool;
+    if (device->current_pool == nullptr) device->current_pool = pool;
+  }
+  return device->default_pool;
+}
+
+CUresult allocate_from_pool(Pool* pool, Context* context, std::uint64_t size, CUdeviceptr* out) {
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(pool->mutex);
+  // A cached block serves only its own size: what is reserved is then exactly what was once asked for.
+  const auto cached = pool->cached.find(size);
+  if (cached != pool->cached.end()) {
+    Block block = cached->second;
+    pool->cached.erase(cached);
+    block.context = context;
+    Memory::get().insert(block);
+    count_used(pool, size);
+    *out = block.base;
+    return CUDA_SUCCESS;
+  }
+  if (pool->max_size != 0 && pool->used + size > pool->max_size) return CUDA_ERROR_OUT_OF_MEMORY;
+  Context owner;  // the charge goes to the pool's device, whatever context asks
+  owner.device = pool->device;
+  Block block;
+  CUresult rc = Memory::get().allocate(&owner, size, BlockKind::kPool, 0, &block);
+  if (rc == CUDA_ERROR_OUT_OF_MEMORY && !pool->cached.empty()) {
+    trim(pool, pool->used);
+    rc = Memory::get().allocate(&owner, size, BlockKind::kPool, 0, &block);
+  }
+  if (rc != CUDA_SUCCESS) return rc;
+  block.context = context;
+  block.pool = pool;
+  Memory::get().insert(block);
+  pool->reserved += size;
+  pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
+  count_used(pool, size);
+  *out = block.base;
+  return CUDA_SUCCESS;
+}
+
+CUresult free_to_pool(CUdeviceptr address) {
+  Block block;
+  if (!Memory::get().find(address, &block) || block.base != address) return CUDA_ERROR_INVALID_VALUE;
+  if (block.kind != BlockKind::kPool) return free_device(address);
+  if (!Memory::get().remove(address, &block)) return CUDA_ERROR_INVALID_VALUE;
+  Pool* pool = block.pool;
+  const std::lock_guard lock(pool->mutex);
+  pool->used -= block.size;
+  pool->cached.emplace(block.size, block);
+  trim(pool, std::max(pool->threshold, pool->used));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace carve::sim::cu

@@ -1,0 +1,38 @@
+#include "sim/cuda/driver.h"
+#include "sim/export/proc_address.h"
+
+// cuGetProcAddress in both forms, and the private tables that we do not have.
+namespace carve::sim::cu {
+namespace {
+
+std::atomic<bool> g_said_tables{false};
+
+}  // namespace
+
+CU_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int version,
+                                       std::uint64_t flags, int* status) {
+  if (name == nullptr || function == nullptr || flags > 3) return CUDA_ERROR_INVALID_VALUE;
+  const ProcAnswer answer = find_proc(name, version, flags);
+  *function = answer.entry;
+  if (status != nullptr) *status = static_cast<int>(answer.status);
+  return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int version, std::uint64_t flags) {
+  if (name == nullptr || function == nullptr || flags > 3) return CUDA_ERROR_INVALID_VALUE;
+  const ProcAnswer answer = find_proc(name, version, flags);
+  if (answer.entry == nullptr) return CUDA_ERROR_NOT_FOUND;
+  *function = answer.entry;
+  return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid* id) {
+  (void)table;
+  (void)id;
+  say_once(&g_said_tables,
+           "it serves driver-API programs only: the CUDA runtime library (and PyTorch, JAX, CuPy, nvcc's "
+           "default output) needs private tables of NVIDIA's own driver, which are not imitated (SIMULATED)");
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace carve::sim::cu
