@@ -33,8 +33,6 @@ class Cgroups {
   virtual void wake() = 0;
   /// The slice whose cgroup the process is in; empty when in none.
   [[nodiscard]] virtual std::string slice_of(std::int32_t pid) const = 0;
-  /// The whole cgroup2 path of the process ("/system.slice/x.service"); empty when it is gone.
-  [[nodiscard]] virtual std::string path_of(std::int32_t pid) const = 0;
 };
 
 }  // namespace carve

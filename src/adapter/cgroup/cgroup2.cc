@@ -38,6 +38,17 @@ std::string mount_above(const std::string& path) {
   return best;
 }
 
+/// The cgroup2 path of a process ("/system.slice/x.service"); empty when it is gone.
+std::string path_of(std::int32_t pid) {
+  const auto text = read_text("/proc/" + std::to_string(pid) + "/cgroup");
+  if (!text) return {};
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("0::", 0) == 0) return line.substr(3);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> Cgroup2::find_mount() {
@@ -160,16 +171,6 @@ void Cgroup2::wake() {
   const std::uint64_t one = 1;
   const ssize_t ignored = ::write(bell_.get(), &one, sizeof(one));
   static_cast<void>(ignored);
-}
-
-std::string Cgroup2::path_of(std::int32_t pid) const {
-  const auto text = read_text("/proc/" + std::to_string(pid) + "/cgroup");
-  if (!text) return {};
-  std::istringstream lines(*text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("0::", 0) == 0) return line.substr(3);
-  }
-  return {};
 }
 
 std::string Cgroup2::slice_of(std::int32_t pid) const {

@@ -29,7 +29,6 @@ class Cgroup2 final : public Cgroups {
   void wait_change(std::chrono::milliseconds timeout) override;
   void wake() override;
   [[nodiscard]] std::string slice_of(std::int32_t pid) const override;
-  [[nodiscard]] std::string path_of(std::int32_t pid) const override;
 
  private:
   Cgroup2(std::string root, std::string inside, Fd inotify, Fd bell);

@@ -1,0 +1,63 @@
+#include "adapter/cdi/cdi_files.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "adapter/process/text_file.h"
+
+namespace carve {
+namespace {
+
+SliceDevice example() {
+  SliceDevice device;
+  device.id = "dev-1";
+  device.minors = {3};
+  device.slice_folder = "/run/carve/slices/dev-1";
+  device.library_folder = "/var/lib/carve/lib/abc";
+  device.driver_version = "580.1";
+  device.driver = {"/opt/driver/libcuda.so.1", "/opt/driver/libnvidia-ml.so.1"};
+  device.driver_mounts = {"/nonexistent/socket"};
+  return device;
+}
+
+TEST(CdiFiles, AppearsWholeAndGoesAway) {
+  char name[] = "/tmp/carve-cdi-XXXXXX";
+  const std::string folder = std::string(::mkdtemp(name)) + "/cdi";
+  CdiFiles files(folder);
+  EXPECT_TRUE(files.list()->empty());
+  ASSERT_TRUE(files.publish(example()));
+  EXPECT_EQ(*files.list(), std::vector<std::string>{"dev-1"});
+  EXPECT_EQ(list_folder(folder)->size(), 1U);
+  const auto spec = nlohmann::json::parse(*read_text(folder + "/carve-slice-dev-1.json"));
+  EXPECT_EQ(spec["kind"], "carve.elasticgpu.io/slice");
+  EXPECT_EQ(spec["cdiVersion"], "0.3.0");
+  const auto& edits = spec["devices"][0]["containerEdits"];
+  EXPECT_EQ(edits["deviceNodes"][0]["path"], "/dev/nvidia3");
+  std::set<std::string> inside;
+  for (const auto& mount : edits["mounts"]) {
+    EXPECT_TRUE(inside.insert(mount["containerPath"]).second) << mount;  // a second one replaces the first
+  }
+  for (const char* path : {"/usr/lib/x86_64-linux-gnu/libcuda.so.580.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so",
+                           "/usr/lib/carve/driver/libcuda.so.1", "/run/carve/slices/dev-1"}) {
+    EXPECT_TRUE(inside.count(path)) << path;
+  }
+  EXPECT_FALSE(inside.count("/nonexistent/socket"));
+  ASSERT_TRUE(files.withdraw("dev-1"));
+  EXPECT_TRUE(files.withdraw("dev-1"));
+  EXPECT_TRUE(files.list()->empty());
+}
+
+TEST(CdiFiles, AWholeCardGetsTheDriverAndNothingOfOurs) {
+  auto device = example();
+  device.whole = true;
+  const auto text = CdiFiles::spec_of(device);
+  EXPECT_EQ(text.find("carve/lib"), std::string::npos);
+  EXPECT_EQ(text.find("/run/carve"), std::string::npos);
+  EXPECT_NE(text.find("/opt/driver/libcuda.so.1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace carve

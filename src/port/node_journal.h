@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "core/journal/journal.h"
+
+namespace carve {
+
+/// The node's journal. One writer, not thread-safe.
+class NodeJournal {
+ public:
+  virtual ~NodeJournal() = default;
+  /// All events or none, durable on return; an error leaves the state as it was.
+  ///   errors  kResourceExhausted: disk full; kPermissionDenied: read-only; …
+  virtual Result<void> append(const std::vector<JournalEvent>& events) = 0;
+  [[nodiscard]] virtual const JournalState& state() const = 0;
+};
+
+}  // namespace carve
