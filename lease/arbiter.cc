@@ -7,6 +7,8 @@ namespace {
 // to the nanosecond.
 constexpr std::uint64_t kVirtualScale = 128;
 constexpr std::uint32_t kPpmPerHundredth = 10'000;
+// A tenant may report anything: no single report counts for more than this.
+constexpr std::uint64_t kLongestReport = 600'000'000'000;
 
 constexpr std::uint64_t min_of(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
 constexpr std::uint64_t max_of(std::uint64_t a, std::uint64_t b) { return a > b ? a : b; }
@@ -16,15 +18,12 @@ constexpr std::uint64_t clamp(std::uint64_t value, std::uint64_t low, std::uint6
 
 std::int64_t signed_ns(std::uint64_t ns) { return static_cast<std::int64_t>(ns); }
 
-/// How long the slice worked within [last, now], from the states at both ends and the edge between them.
-std::uint64_t worked_ns(bool was_busy, std::uint64_t busy_before, const Observation& seen, std::uint64_t last,
-                        std::uint64_t now) {
+/// How long work was in flight within [last, now], from the states at both ends and the edge between them.
+std::uint64_t worked_ns(bool was_busy, const Observation& seen, std::uint64_t last, std::uint64_t now) {
   const bool edge_known = seen.edge_ns >= last && seen.edge_ns <= now && seen.edge_ns != 0;
   if (was_busy && seen.busy) return now - last;
   if (was_busy) return edge_known ? seen.edge_ns - last : now - last;
-  if (seen.busy) return edge_known ? now - seen.edge_ns : 0;
-  // Work that came and went between two steps shows in the measured time only.
-  return seen.busy_ns > busy_before ? min_of(seen.busy_ns - busy_before, now - last) : 0;
+  return seen.busy && edge_known ? now - seen.edge_ns : 0;
 }
 
 }  // namespace
@@ -40,6 +39,7 @@ int Arbiter::add(const Terms& terms) {
   slices_[slice].grant.epoch = epoch + 1;
   slices_[slice].grant.rate_ppm = terms.compute * kPpmPerHundredth;
   slices_[slice].tokens = signed_ns(tuning_.token_burst / 100 * terms.compute);
+  slices_[slice].settled_at = last_;
   slices_[slice].virtual_time = least_virtual_time(&slices_[slice]);
   if (slice == end_) ++end_;
   next_step_ = 0;
@@ -79,8 +79,7 @@ void Arbiter::charge(std::uint64_t now, const Observation* observations) {
   std::uint64_t worked[kMaxSlices];
   std::uint64_t sum = 0;
   for (int i = 0; i < end_; ++i) {
-    const Slice& slice = slices_[i];
-    worked[i] = slice.used ? worked_ns(slice.was_busy, slice.busy_ns, observations[i], last_, now) : 0;
+    worked[i] = slices_[i].used ? worked_ns(slices_[i].was_busy, observations[i], last_, now) : 0;
     sum += worked[i];
   }
   for (int i = 0; i < end_; ++i) {
@@ -88,7 +87,31 @@ void Arbiter::charge(std::uint64_t now, const Observation* observations) {
     if (!slice.used) continue;
     refill(slice, passed);
     charge_slice(slice, sum <= passed ? worked[i] : worked[i] * passed / sum);
+    const std::uint64_t measured = observations[i].busy_ns - slice.busy_ns;
+    slice.presumed += signed_ns(worked[i]) - signed_ns(min_of(measured, kLongestReport));
+    slice.worked += worked[i];
+    if (!observations[i].busy) settle(slice, now);
   }
+}
+
+// Work in flight was charged by the wall clock; what it really took is known when it is done. The difference is
+// settled whenever nothing is in flight: what was presumed too much comes back, and work that came and went
+// between two steps is charged, up to the time that it can have taken.
+void Arbiter::settle(Slice& slice, std::uint64_t now) {
+  if (slice.presumed > 0) {
+    const std::uint64_t back = min_of(static_cast<std::uint64_t>(slice.presumed), slice.charged);
+    const std::uint64_t virtual_back = back * kVirtualScale / weight(slice);
+    slice.charged -= back;
+    slice.virtual_time -= min_of(virtual_back, slice.virtual_time);
+    slice.tokens += signed_ns(back);
+  } else if (slice.presumed < 0) {
+    const std::uint64_t passed = now - slice.settled_at;
+    const std::uint64_t unseen = passed > slice.worked ? passed - slice.worked : 0;
+    charge_slice(slice, min_of(static_cast<std::uint64_t>(-slice.presumed), unseen));
+  }
+  slice.presumed = 0;
+  slice.worked = 0;
+  slice.settled_at = now;
 }
 
 void Arbiter::refill(Slice& slice, std::uint64_t elapsed) const {

@@ -44,7 +44,7 @@ struct Observation {
   bool busy = false;              // work is in flight
   std::uint64_t inflight_ns = 0;  // how much, by the slice's own estimate
   std::uint64_t edge_ns = 0;      // when busy last changed; 0 = unknown, the moment of the step is taken
-  std::uint64_t busy_ns = 0;      // ever-growing GPU time measured by the slice; used for progress only
+  std::uint64_t busy_ns = 0;      // ever-growing GPU time measured by the slice
 };
 
 /// What is to stand in a slice's grant page.
@@ -90,6 +90,9 @@ class Arbiter {
     std::uint64_t blocked_since = 0;
     std::uint64_t busy_ns = 0;     // last reported
     std::uint64_t charged = 0;
+    std::int64_t presumed = 0;     // charged by the clock and not measured yet, since settled_at
+    std::uint64_t worked = 0;      // time with work in flight since settled_at
+    std::uint64_t settled_at = 0;
     std::int64_t tokens = 0;       // ns of card time; `fixed` only
     std::uint64_t virtual_time = 0;
     Terms terms;
@@ -97,6 +100,7 @@ class Arbiter {
   };
 
   void charge(std::uint64_t now, const Observation* observations);
+  void settle(Slice& slice, std::uint64_t now);
   void charge_slice(Slice& slice, std::uint64_t nanoseconds);
   void refill(Slice& slice, std::uint64_t elapsed) const;
   void observe(std::uint64_t now, const Observation* observations);

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+
+// How long a piece of work took the last times, by what it is (function and grid, or graph). One word per
+// entry, read and written whole, so threads need no lock; a lost update is a lost sample, nothing worse.
+// Freestanding.
+namespace carve::lease {
+
+class CostTable {
+ public:
+  static constexpr std::uint32_t kEntries = 1024;
+  /// What is assumed of work never seen: rather too long, so that a newcomer cannot flood the card.
+  static constexpr std::uint64_t kColdNs = 2'000'000;
+
+  /// Estimated duration in ns, at least 1. Cost: one load.
+  [[nodiscard]] std::uint64_t estimate_ns(std::uint64_t key) const {
+    const std::uint64_t word = __atomic_load_n(&entries_[index(key)], __ATOMIC_RELAXED);
+    return tag_of(word) == tag(key) ? duration_of(word) : kColdNs;
+  }
+  [[nodiscard]] bool knows(std::uint64_t key) const {
+    return tag_of(__atomic_load_n(&entries_[index(key)], __ATOMIC_RELAXED)) == tag(key);
+  }
+
+  /// Takes a measured duration in: the first one as it is, later ones at a quarter.
+  void learn(std::uint64_t key, std::uint64_t measured_ns) {
+    const std::uint64_t before = estimate_ns(key);
+    const std::uint64_t after = knows(key) ? before - before / 4 + measured_ns / 4 : measured_ns;
+    put(key, after);
+  }
+
+  /// What the key names is another thing now (an updated graph, an unloaded module).
+  void forget(std::uint64_t key) {
+    if (knows(key)) __atomic_store_n(&entries_[index(key)], 0, __ATOMIC_RELAXED);
+  }
+
+ private:
+  // 24 bits of tag, 40 bits of ns (18 minutes). An empty entry is 0: no key has tag 0.
+  static constexpr std::uint64_t kMaxDuration = (1ULL << 40) - 1;
+  static std::uint64_t mix(std::uint64_t key) {
+    key ^= key >> 33;
+    key *= 0xff51afd7ed558ccdULL;
+    return key ^ (key >> 32);
+  }
+  static std::uint32_t index(std::uint64_t key) { return static_cast<std::uint32_t>(mix(key) % kEntries); }
+  static std::uint64_t tag(std::uint64_t key) { return (mix(key) >> 40) | 1; }
+  static std::uint64_t tag_of(std::uint64_t word) { return word >> 40; }
+  static std::uint64_t duration_of(std::uint64_t word) { return word & kMaxDuration; }
+  void put(std::uint64_t key, std::uint64_t ns) {
+    const std::uint64_t duration = ns < 1 ? 1 : ns > kMaxDuration ? kMaxDuration : ns;
+    __atomic_store_n(&entries_[index(key)], tag(key) << 40 | duration, __ATOMIC_RELAXED);
+  }
+
+  std::uint64_t entries_[kEntries] = {};
+};
+
+}  // namespace carve::lease

@@ -1,0 +1,219 @@
+#include "lease/gate.h"
+
+namespace carve::lease {
+namespace {
+
+constexpr std::uint64_t kNsPerUs = 1000;
+constexpr std::uint32_t kModeMask = 3;
+
+abi::LeaseMode mode_of(std::uint32_t word) { return static_cast<abi::LeaseMode>(word & kModeMask); }
+
+std::uint64_t min_of(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
+std::uint64_t max_of(std::uint64_t a, std::uint64_t b) { return a > b ? a : b; }
+
+}  // namespace
+
+Passage Gate::enter_slowly(Lane& lane, std::uint64_t key, std::uint64_t stream, std::uint32_t word,
+                           std::uint64_t estimate, std::uint64_t now) {
+  Passage passage;
+  passage.key = key;
+  passage.estimate_ns = estimate;
+  if (grant_->revoked.load_relaxed() != 0) {
+    passage.verdict = Verdict::kRefuse;
+    return passage;
+  }
+  if (word != lane.lease_word) {
+    give_credit_back(lane);
+    lane.lease_word = word;
+  }
+  if (lane.credit_ns < estimate) {
+    const Verdict verdict = reserve(lane, word, estimate, now);
+    if (verdict != Verdict::kGo) return wait(passage, verdict, word);
+  }
+  lane.credit_ns -= estimate;
+  Segment& segment = lane.segment;
+  if (segment.open && segment.stream != stream) {
+    passage.close = true;
+    passage.closed = segment;
+    segment.open = false;
+  }
+  if (!segment.open) open_segment(lane, stream, now, &passage);
+  return passage;
+}
+
+void Gate::open_segment(Lane& lane, std::uint64_t stream, std::uint64_t now, Passage* passage) {
+  lane.segment = Segment{};
+  lane.segment.open = true;
+  lane.segment.stream = stream;
+  lane.segment.opened_ns = now;
+  lane.segment_target_ns = mode_of(lane.lease_word) == abi::LeaseMode::kSolo ? tuning_.solo_marker_every
+                                                                            : tuning_.marker_every;
+  passage->begin_marker = true;
+}
+
+// Takes credit for this work, and where it fits for what follows it up to the next marker.
+Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, std::uint64_t now) {
+  if (now > grant_->heartbeat_ns.load_relaxed() + abi::kHeartbeatMissedNs) {
+    if (!local_bucket_allows(estimate, now)) return Verdict::kWaitCompletion;
+    slot_->inflight_ns.fetch_add(estimate - lane.credit_ns);
+    lane.credit_ns = estimate;
+    return Verdict::kGo;
+  }
+  on_its_own_ = false;
+  const std::uint64_t chunk =
+      mode_of(word) == abi::LeaseMode::kSolo ? tuning_.solo_marker_every : tuning_.marker_every;
+  bool by_grant = false;
+  const std::uint64_t sizes[] = {max_of(chunk, estimate), estimate};
+  for (const std::uint64_t wanted : sizes) {
+    const std::uint64_t more = wanted - lane.credit_ns;
+    const std::uint64_t before = slot_->inflight_ns.fetch_add(more);
+    // Credit of this lane that nothing was launched under is not in flight.
+    const std::uint64_t in_flight = before > lane.credit_ns ? before - lane.credit_ns : 0;
+    if (fits(in_flight, wanted, word, now, &by_grant)) {
+      lane.credit_ns = wanted;
+      if (slot_->busy.load_relaxed() == 0) {
+        __atomic_store_n(&anchor_ns_, now, __ATOMIC_RELAXED);
+        slot_->edge_ns.store_relaxed(now);
+        slot_->busy.store_release(1);
+      }
+      return Verdict::kGo;
+    }
+    slot_->inflight_ns.fetch_sub(more);
+  }
+  return by_grant ? Verdict::kWaitGrant : Verdict::kWaitCompletion;
+}
+
+bool Gate::fits(std::uint64_t before, std::uint64_t wanted, std::uint32_t word, std::uint64_t now,
+                bool* by_grant) const {
+  const abi::LeaseMode mode = mode_of(word);
+  *by_grant = mode == abi::LeaseMode::kBlocked;
+  if (*by_grant) return false;
+  if (mode == abi::LeaseMode::kLease) {
+    // What is in flight will keep the card until here; work that could only begin after the end waits.
+    const std::uint64_t finish = max_of(now, __atomic_load_n(&anchor_ns_, __ATOMIC_RELAXED) + before);
+    *by_grant = (before == 0 ? now : finish) >= grant_->end_ns.load_relaxed();
+    if (*by_grant) return false;
+  }
+  return before == 0 || before + wanted <= grant_->credit_us.load_relaxed() * kNsPerUs;
+}
+
+// The arbiter is silent: go on at the last granted rate, so that the card is neither lost nor taken over.
+bool Gate::local_bucket_allows(std::uint64_t estimate, std::uint64_t now) {
+  const std::uint64_t rate = min_of(grant_->rate_ppm.load_relaxed(), 1'000'000);
+  const auto full = static_cast<std::int64_t>(50 * rate);  // 50 ms at this rate, in ns
+  if (!on_its_own_) {
+    on_its_own_ = true;
+    local_tokens_ = full;
+  } else {
+    const std::uint64_t passed = min_of(now - local_last_, 1'000'000'000);
+    local_tokens_ += static_cast<std::int64_t>(passed / 1000 * rate / 1000);
+    if (local_tokens_ > full) local_tokens_ = full;
+  }
+  local_last_ = now;
+  if (local_tokens_ <= 0) return false;
+  local_tokens_ -= static_cast<std::int64_t>(estimate);
+  return true;
+}
+
+Passage Gate::wait(Passage passage, Verdict verdict, std::uint32_t word) const {
+  passage.verdict = verdict;
+  passage.futex_value = word;
+  passage.wait_ns = tuning_.longest_wait;
+  if (verdict == Verdict::kWaitCompletion) {
+    passage.wait_ns = tuning_.marker_every;
+    return passage;
+  }
+  // A lease that ran out stays in the page until the arbiter rules: ask again soon, and ask it.
+  if (mode_of(word) != abi::LeaseMode::kBlocked) passage.wait_ns = tuning_.marker_every;
+  return passage;
+}
+
+bool Gate::starts_waiting() {
+  if (__atomic_fetch_add(&waiting_, 1, __ATOMIC_ACQ_REL) != 0) return false;
+  slot_->want.store_release(1);
+  return true;
+}
+
+void Gate::left_waiting() {
+  if (__atomic_sub_fetch(&waiting_, 1, __ATOMIC_ACQ_REL) == 0) slot_->want.store_release(0);
+}
+
+bool Gate::leave(Lane& lane, const Passage& passage, Segment* out) {
+  Segment& segment = lane.segment;
+  segment.estimate_ns += passage.estimate_ns;
+  ++segment.operations;
+  std::uint32_t i = 0;
+  while (i < segment.distinct && segment.keys[i] != passage.key) ++i;
+  if (i < Segment::kKeys) {
+    if (i == segment.distinct) segment.keys[segment.distinct++] = passage.key;
+    ++segment.counts[i];
+  }
+  if (segment.estimate_ns < lane.segment_target_ns) return false;
+  *out = segment;
+  segment.open = false;
+  return true;
+}
+
+bool Gate::close_stale(Lane& lane, std::uint64_t now, std::uint64_t age_ns, Segment* out) {
+  if (!lane.segment.open || now - lane.segment.opened_ns < age_ns) return false;
+  *out = lane.segment;
+  lane.segment.open = false;
+  give_credit_back(lane);
+  return out->operations != 0;
+}
+
+void Gate::give_credit_back(Lane& lane) {
+  if (lane.credit_ns != 0) slot_->inflight_ns.fetch_sub(lane.credit_ns);
+  lane.credit_ns = 0;
+}
+
+bool Gate::completed(const Segment& segment, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t now) {
+  if (end_ns > begin_ns) {
+    learn(segment, end_ns - begin_ns);
+    // Segments of several streams overlap on the card: time is counted once.
+    const std::uint64_t from = max_of(begin_ns, covered_until_);
+    if (end_ns > from) busy_total_ns_ += end_ns - from;
+    covered_until_ = max_of(covered_until_, end_ns);
+    slot_->busy_ns.store_release(busy_total_ns_);
+  }
+  return finish(segment.estimate_ns, now);
+}
+
+bool Gate::abandoned(const Segment& segment, std::uint64_t now) { return finish(segment.estimate_ns, now); }
+
+bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
+  __atomic_store_n(&anchor_ns_, now, __ATOMIC_RELAXED);
+  const std::uint64_t before = slot_->inflight_ns.fetch_sub(estimate_ns);
+  if (before > estimate_ns) return false;
+  slot_->edge_ns.store_relaxed(now);
+  slot_->busy.store_release(0);
+  return mode_of(grant_->lease.load_relaxed()) != abi::LeaseMode::kSolo;
+}
+
+// Each kind of work in the segment gets its part of the measured time, in proportion to what was expected of it;
+// kinds that were never seen share what the known ones leave.
+void Gate::learn(const Segment& segment, std::uint64_t measured_ns) {
+  std::uint64_t known_ns = 0;
+  std::uint32_t cold_operations = 0;
+  for (std::uint32_t i = 0; i < segment.distinct; ++i) {
+    if (costs_.knows(segment.keys[i])) known_ns += costs_.estimate_ns(segment.keys[i]) * segment.counts[i];
+    else cold_operations += segment.counts[i];
+  }
+  const std::uint64_t left_ns = measured_ns > known_ns ? measured_ns - known_ns : measured_ns / 8;
+  for (std::uint32_t i = 0; i < segment.distinct; ++i) {
+    const std::uint64_t key = segment.keys[i];
+    const std::uint64_t each = costs_.estimate_ns(key);
+    if (!costs_.knows(key)) {
+      costs_.learn(key, max_of(left_ns / cold_operations, 1));
+    } else if (cold_operations == 0 && segment.estimate_ns != 0) {
+      const double ratio = static_cast<double>(measured_ns) / static_cast<double>(segment.estimate_ns);
+      costs_.learn(key, static_cast<std::uint64_t>(static_cast<double>(each) * ratio));
+    }
+    const std::uint64_t longest_us = costs_.estimate_ns(key) / kNsPerUs;
+    if (longest_us > slot_->max_op_us.load_relaxed()) {
+      slot_->max_op_us.store_relaxed(static_cast<std::uint32_t>(min_of(longest_us, ~std::uint32_t{0})));
+    }
+  }
+}
+
+}  // namespace carve::lease

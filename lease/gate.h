@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+
+#include "abi/page.h"
+#include "lease/cost_table.h"
+
+// The client's side of a lease: may this piece of work go to the card now, how much is in flight, what did it
+// take. One Gate per process and card, one Lane per thread and card. Freestanding: it never waits, looks at a
+// clock or records a marker; it says what is to be done, and is told what was seen.
+//
+// How the caller uses it, for every launch (the lane is the caller's to lock: its own thread, or the helper that
+// closes what the thread left open):
+//   Passage p = gate.enter(lane, key, stream, clock);
+//   while p.verdict waits: (the first time, for a grant: starts_waiting()) wait on the futex word or for a
+//                          completion, p = gate.enter(…) again; at last left_waiting()
+//   p.close: record an end marker on p.closed.stream, queue p.closed with it
+//   p.begin_marker: record a begin marker on `stream`
+//   launch; when the driver refuses: gate.withdraw(lane, p)
+//   gate.leave(lane, p) → a segment to close (end marker on `stream`) or none
+// and the helper, for each closed segment whose end marker has passed: gate.completed(segment, begin, end, now).
+namespace carve::lease {
+
+/// Work of one thread on one stream between two markers.
+struct Segment {
+  static constexpr std::uint32_t kKeys = 4;  // distinct kinds remembered; more share the segment's ratio
+  bool open = false;
+  std::uint64_t stream = 0;
+  std::uint64_t estimate_ns = 0;
+  std::uint64_t opened_ns = 0;
+  std::uint32_t operations = 0;
+  std::uint32_t distinct = 0;
+  std::uint64_t keys[kKeys] = {};
+  std::uint32_t counts[kKeys] = {};
+};
+
+/// One thread's share of the process' credit, and the segment it is in.
+struct Lane {
+  std::uint32_t lease_word = 0;     // the grant under which the credit was taken
+  std::uint64_t credit_ns = 0;      // reserved in flight, not yet used
+  std::uint64_t segment_target_ns = 0;
+  Segment segment;
+};
+
+enum class Verdict : std::uint8_t {
+  kGo,
+  kWaitGrant,       // until the lease word differs from `futex_value`, at the longest `wait_ns`
+  kWaitCompletion,  // until something in flight completed, at the longest `wait_ns`
+  kRefuse,          // the slice is revoked
+};
+
+struct Passage {
+  Verdict verdict = Verdict::kGo;
+  bool begin_marker = false;  // this work opens a segment
+  bool close = false;         // `closed` was open on another stream and ends here
+  std::uint32_t futex_value = 0;
+  std::uint64_t wait_ns = 0;
+  std::uint64_t estimate_ns = 0;
+  std::uint64_t key = 0;
+  Segment closed;
+};
+
+/// The figures of the gate; ns.
+struct GateTuning {
+  std::uint64_t marker_every = 1'000'000;       // estimated work between markers under a lease
+  std::uint64_t solo_marker_every = 10'000'000; // … when alone
+  std::uint64_t longest_wait = 50'000'000;      // then look again: the arbiter may have died
+};
+
+class Gate {
+ public:
+  void attach(const abi::GrantPage* grant, abi::AccountPage* account, abi::AccountSlot* slot,
+              const GateTuning& tuning = {}) {
+    grant_ = grant;
+    account_ = account;
+    slot_ = slot;
+    tuning_ = tuning;
+  }
+
+  /// May one piece of work go now? `clock()` gives now in the page's clock and is asked on the slow path only.
+  /// Cost of the fast path: two loads, a compare, two adds.
+  template <class Clock>
+  Passage enter(Lane& lane, std::uint64_t key, std::uint64_t stream, const Clock& clock) {
+    const std::uint32_t word = grant_->lease.load_acquire();
+    const std::uint64_t estimate = costs_.estimate_ns(key);
+    Segment& segment = lane.segment;
+    if (__builtin_expect(word == lane.lease_word && estimate <= lane.credit_ns && segment.open &&
+                             segment.stream == stream, 1)) {
+      lane.credit_ns -= estimate;
+      Passage passage;
+      passage.estimate_ns = estimate;
+      passage.key = key;
+      return passage;
+    }
+    return enter_slowly(lane, key, stream, word, estimate, clock());
+  }
+
+  /// After the launch. True: `out` is a closed segment; record its end marker now.
+  bool leave(Lane& lane, const Passage& passage, Segment* out);
+  /// The driver refused the launch: what was reserved for it is free again.
+  void withdraw(Lane& lane, const Passage& passage) { lane.credit_ns += passage.estimate_ns; }
+
+  /// A thread that was told kWaitGrant begins to wait. True: tell the arbiter (bump the doorbell, wake it).
+  [[nodiscard]] bool starts_waiting();
+  /// It waits no more: it may go, or gave up. Once per starts_waiting(), not per look.
+  void left_waiting();
+
+  /// Closes what the thread left open for longer than `age_ns`; true: record the end marker for `out`.
+  bool close_stale(Lane& lane, std::uint64_t now, std::uint64_t age_ns, Segment* out);
+  /// Hands unused credit back: the lane's thread ends or did nothing for a while.
+  void give_credit_back(Lane& lane);
+
+  /// The segment's end marker has passed. `begin_ns`, `end_ns`: when its work ran, on the card's own clock;
+  /// `now`: page clock. True: the arbiter is to be told (its lease holder fell idle, or a drain ended).
+  bool completed(const Segment& segment, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t now);
+  /// The segment ended without a measurement (its context or stream is gone).
+  bool abandoned(const Segment& segment, std::uint64_t now);
+
+  [[nodiscard]] CostTable& costs() { return costs_; }
+  [[nodiscard]] bool anything_in_flight() const { return slot_->inflight_ns.load_relaxed() != 0; }
+  /// True while the arbiter is silent and the local bucket rules.
+  [[nodiscard]] bool on_its_own() const { return on_its_own_; }
+
+ private:
+  Passage enter_slowly(Lane& lane, std::uint64_t key, std::uint64_t stream, std::uint32_t word,
+                       std::uint64_t estimate, std::uint64_t now);
+  Verdict reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, std::uint64_t now);
+  bool fits(std::uint64_t before, std::uint64_t wanted, std::uint32_t word, std::uint64_t now, bool* by_grant) const;
+  bool local_bucket_allows(std::uint64_t estimate, std::uint64_t now);
+  [[nodiscard]] Passage wait(Passage passage, Verdict verdict, std::uint32_t word) const;
+  void open_segment(Lane& lane, std::uint64_t stream, std::uint64_t now, Passage* passage);
+  void learn(const Segment& segment, std::uint64_t measured_ns);
+  bool finish(std::uint64_t estimate_ns, std::uint64_t now);
+
+  const abi::GrantPage* grant_ = nullptr;
+  abi::AccountPage* account_ = nullptr;
+  abi::AccountSlot* slot_ = nullptr;
+  GateTuning tuning_;
+  CostTable costs_;
+  std::uint32_t waiting_ = 0;         // threads that were told to wait for a grant
+  std::uint64_t anchor_ns_ = 0;       // when something last completed, or work began on an idle card
+  std::uint64_t covered_until_ = 0;   // card clock: up to here measured time is counted already
+  std::uint64_t busy_total_ns_ = 0;
+  bool on_its_own_ = false;
+  std::int64_t local_tokens_ = 0;     // ns of card time, while on its own
+  std::uint64_t local_last_ = 0;
+};
+
+}  // namespace carve::lease
