@@ -58,6 +58,11 @@ void write_bus(char (&out)[32], const CardFacts& f) {
   std::snprintf(out, sizeof out, "%08X:%02X:%02X.0", f.pci_domain, f.pci_bus, f.pci_device);
 }
 
+bool can_partition(const Model& model) {
+  constexpr std::uint32_t kNarrowestHbm = 2048;  // of the simulated models, those with HBM
+  return model.compute_major >= 8 && model.memory_bus_bits >= kNarrowestHbm;
+}
+
 Return count(unsigned* out) {
   return on_library([&](Session& session) { return put(out, session.cards().size()); });
 }
@@ -260,8 +265,17 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetVirtualizationMode(Device device, unsigned
 CARVE_NVML_EXPORT Return nvmlDeviceIsMigDeviceHandle(Device device, unsigned* out) {
   return card_value(device, out, [](const Here&) { return 0; });
 }
+// Cards that could be partitioned say that they are not; making partitions is not modelled.
+CARVE_NVML_EXPORT Return nvmlDeviceGetMigMode(Device device, unsigned* now, unsigned* pending) {
+  return on_card(device, [&](const Here& h) -> Return {
+    if (now == nullptr || pending == nullptr) return kInvalidArgument;
+    if (!can_partition(h.model)) return kNotSupported;
+    *now = *pending = 0;
+    return kSuccess;
+  });
+}
 CARVE_NVML_EXPORT Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned* out) {
-  return card_value(device, out, [](const Here&) { return 0; });
+  return card_value(device, out, [](const Here& h) { return can_partition(h.model) ? 7 : 0; });
 }
 CARVE_NVML_EXPORT Return nvmlDeviceGetAttributes_v2(Device device, Attributes* out) {
   constexpr std::uint32_t kCopyEngines = 3, kDecoders = 7, kJpegs = 7;
