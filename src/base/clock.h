@@ -12,7 +12,8 @@ namespace carve {
 class Clock {
  public:
   using Duration = std::chrono::nanoseconds;
-  using Time = std::chrono::time_point<std::chrono::steady_clock, Duration>;      // since boot, for spans
+  using Time =
+      std::chrono::time_point<std::chrono::steady_clock, Duration>;  // since boot, for spans
   using WallTime = std::chrono::time_point<std::chrono::system_clock, Duration>;  // UTC, for people
 
   virtual ~Clock() = default;

@@ -22,7 +22,8 @@ TEST(ManualClock, StandsStillUntilItIsMoved) {
 TEST(ManualClock, WakesASleeperWhenItsTimeHasCome) {
   ManualClock clock;
   bool reached = false;
-  std::jthread sleeper([&](const std::stop_token& stop) { reached = clock.sleep_for(seconds(10), stop); });
+  std::jthread sleeper(
+      [&](const std::stop_token& stop) { reached = clock.sleep_for(seconds(10), stop); });
   clock.wait_for_sleepers(1);
   clock.advance(seconds(10));
   sleeper.join();
@@ -32,7 +33,8 @@ TEST(ManualClock, WakesASleeperWhenItsTimeHasCome) {
 TEST(ManualClock, AStopEndsASleep) {
   ManualClock clock;
   bool reached = true;
-  std::jthread sleeper([&](const std::stop_token& stop) { reached = clock.sleep_for(seconds(10), stop); });
+  std::jthread sleeper(
+      [&](const std::stop_token& stop) { reached = clock.sleep_for(seconds(10), stop); });
   clock.wait_for_sleepers(1);
   sleeper.request_stop();
   sleeper.join();

@@ -6,6 +6,7 @@
 #include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <mutex>
@@ -22,10 +23,14 @@ constexpr std::array<std::pair<LogLevel, std::string_view>, 4> kLevels = {
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarn: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::err;
 }
@@ -53,18 +58,44 @@ void write_stderr(std::string_view line) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, with_end.data(), with_end.size());
 }
 
+/// The length of the UTF-8 character that starts at `at`; 0 when none does.
+std::size_t utf8_length(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const unsigned first = byte(at);
+  const std::size_t length = first < 0x80                     ? 1
+                             : first >= 0xC2 && first <= 0xDF ? 2
+                             : first >= 0xE0 && first <= 0xEF ? 3
+                             : first >= 0xF0 && first <= 0xF4 ? 4
+                                                              : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xC0) != 0x80) return 0;
+  }
+  const unsigned second = byte(at + 1);
+  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool beyond = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
+  return overlong || beyond ? 0 : length;
+}
+
+/// A line stays JSON whatever a tenant calls itself: bytes that are not UTF-8 become question marks.
 void append_json(std::string& out, std::string_view text) {
   out += '"';
-  for (const char c : text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    const char c = text[at];
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
+    if (length == 0) {
+      out += '?';
+    } else if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
     } else if (byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\u{:04x}", byte);
     } else {
-      out += c;
+      out += text.substr(at, length);
     }
+    at += std::max<std::size_t>(length, 1);
   }
   out += '"';
 }
@@ -97,8 +128,7 @@ std::optional<LogLevel> log_level_from(std::string_view word) {
 }
 
 struct Log::Impl {
-  explicit Impl(Sink sink)
-      : logger("carve", std::make_shared<FunctionSink>(std::move(sink))) {
+  explicit Impl(Sink sink) : logger("carve", std::make_shared<FunctionSink>(std::move(sink))) {
     // The message that reaches spdlog is already JSON, from "level" on.
     logger.set_formatter(std::make_unique<spdlog::pattern_formatter>(
         "{\"ts\":\"%Y-%m-%dT%H:%M:%S.%eZ\",%v}", spdlog::pattern_time_type::utc, ""));

@@ -28,8 +28,7 @@ struct LogField {
   LogField(std::string_view k, bool v) : key(k), value(v) {}
   LogField(std::string_view k, double v) : key(k), value(v) {}
   template <class T>
-    requires std::is_integral_v<T>
-  LogField(std::string_view k, T v) : key(k) {
+  requires std::is_integral_v<T> LogField(std::string_view k, T v) : key(k) {
     if constexpr (std::is_signed_v<T>) {
       value = static_cast<std::int64_t>(v);
     } else {
@@ -55,10 +54,18 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  void debug(std::string_view message, Fields fields = {}) { write(LogLevel::kDebug, message, fields); }
-  void info(std::string_view message, Fields fields = {}) { write(LogLevel::kInfo, message, fields); }
-  void warn(std::string_view message, Fields fields = {}) { write(LogLevel::kWarn, message, fields); }
-  void error(std::string_view message, Fields fields = {}) { write(LogLevel::kError, message, fields); }
+  void debug(std::string_view message, Fields fields = {}) {
+    write(LogLevel::kDebug, message, fields);
+  }
+  void info(std::string_view message, Fields fields = {}) {
+    write(LogLevel::kInfo, message, fields);
+  }
+  void warn(std::string_view message, Fields fields = {}) {
+    write(LogLevel::kWarn, message, fields);
+  }
+  void error(std::string_view message, Fields fields = {}) {
+    write(LogLevel::kError, message, fields);
+  }
 
   void set_level(LogLevel level);
   [[nodiscard]] LogLevel level() const;

@@ -12,8 +12,9 @@ namespace {
 TEST(Log, EveryLineIsJsonWhateverIsInIt) {
   std::vector<std::string> lines;
   Log log([&](std::string_view line) { lines.emplace_back(line); });
-  log.info("slice put", {{"slice", "s\"1\n"}, {"bytes", 4294967296ULL}, {"delta", -3}, {"ok", true},
-                         {"share", 0.3}});
+  log.info(
+      "slice put",
+      {{"slice", "s\"1\n"}, {"bytes", 4294967296ULL}, {"delta", -3}, {"ok", true}, {"share", 0.3}});
   ASSERT_EQ(lines.size(), 1u);
   const auto json = nlohmann::json::parse(lines[0]);
   EXPECT_EQ(json["level"], "info");
@@ -24,6 +25,14 @@ TEST(Log, EveryLineIsJsonWhateverIsInIt) {
   EXPECT_EQ(json["ok"], true);
   EXPECT_DOUBLE_EQ(json["share"].get<double>(), 0.3);
   EXPECT_EQ(json["ts"].get<std::string>().size(), std::string("2026-01-01T00:00:00.000Z").size());
+}
+
+TEST(Log, BytesThatAreNoTextDoNotBreakALine) {
+  std::string line;
+  Log log([&](std::string_view l) { line = l; });
+  log.info("process seen", {{"command", "caf\xc3\xa9 \xff \xc0\xaf \xed\xa0\x80 \xe2\x82"}});
+  const auto json = nlohmann::json::parse(line);
+  EXPECT_EQ(json["command"], "caf\xc3\xa9 ? ?? ??? ??");
 }
 
 TEST(Log, TheLevelCanBeChangedWhileItRuns) {

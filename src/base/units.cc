@@ -12,8 +12,12 @@ struct Step {
   std::string_view canonical;
 };
 constexpr std::array<Step, 6> kSteps = {{
-    {60, "EiB", "Ei"}, {50, "PiB", "Pi"}, {40, "TiB", "Ti"},
-    {30, "GiB", "Gi"}, {20, "MiB", "Mi"}, {10, "KiB", "Ki"},
+    {60, "EiB", "Ei"},
+    {50, "PiB", "Pi"},
+    {40, "TiB", "Ti"},
+    {30, "GiB", "Gi"},
+    {20, "MiB", "Mi"},
+    {10, "KiB", "Ki"},
 }};
 
 }  // namespace

@@ -176,8 +176,10 @@ Result<CoresAsk> parse_cores(std::string_view field, std::string_view text) {
   if (value == 0) return refuse(field, text, "is zero", legal);
   if (value <= 100) return CoresAsk{CoreShare(value), value / 100};
   if (percent || value % 100 != 0 || value > kMaxCardsPerRequest * 100) {
-    return refuse(field, text, percent ? "is more than a card" : "is neither a share of one card "
-                                                                 "nor a number of whole cards",
+    return refuse(field, text,
+                  percent ? "is more than a card"
+                          : "is neither a share of one card "
+                            "nor a number of whole cards",
                   legal);
   }
   return CoresAsk{CoreShare::whole(), value / 100};

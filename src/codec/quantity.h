@@ -24,8 +24,8 @@ namespace carve::codec {
 
 /// How much compute: 1..100 hundredths of each card, or k·100 for k whole cards.
 struct CoresAsk {
-  CoreShare share;                 // of each card; 100 for whole cards
-  std::uint32_t whole_cards = 0;   // 0 below 100, else value / 100 (so 1 for "100")
+  CoreShare share;                // of each card; 100 for whole cards
+  std::uint32_t whole_cards = 0;  // 0 below 100, else value / 100 (so 1 for "100")
 };
 /// 1..100, or 200, 300, … up to 100 × kMaxCardsPerRequest. "30%" is accepted for 30.
 ///   errors  kInvalidArgument: anything else

@@ -106,7 +106,8 @@ class Members {
  private:
   const json::value* find(std::string_view key, bool required) {
     const json::value* value =
-        object_ == nullptr ? nullptr : object_->if_contains(json::string_view(key.data(), key.size()));
+        object_ == nullptr ? nullptr
+                           : object_->if_contains(json::string_view(key.data(), key.size()));
     if (value != nullptr) {
       ++seen_;
     } else if (required) {
@@ -175,14 +176,13 @@ Result<Record> decode_v1(const json::value& value) {
 
 Result<json::value> parse(std::string_view text) {
   if (text.size() > kMaxRecordText) {
-    return bad(fmt::format("{} bytes is too long; at most {} are legal", text.size(),
-                           kMaxRecordText));
+    return bad(
+        fmt::format("{} bytes is too long; at most {} are legal", text.size(), kMaxRecordText));
   }
   json::parse_options options;
   options.max_depth = 8;
   json::error_code error;
-  json::value value =
-      json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
   if (error) return bad("is not JSON: " + error.message());
   return value;
 }
@@ -202,8 +202,8 @@ Result<std::string> encode_record(const Record& record) {
   }
   out += "]}";
   if (out.size() > kMaxRecordText) {
-    return bad(fmt::format("{} bytes is too long; at most {} are legal", out.size(),
-                           kMaxRecordText));
+    return bad(
+        fmt::format("{} bytes is too long; at most {} are legal", out.size(), kMaxRecordText));
   }
   return out;
 }
@@ -223,7 +223,8 @@ Result<Record> decode_record(std::string_view text) {
   // spelling, so that there is one text per record.
   CARVE_TRY(const std::string again, encode_record(record));
   if (again != text) {
-    return bad("is not in canonical form (a member twice, another order, spaces or other spellings)");
+    return bad(
+        "is not in canonical form (a member twice, another order, spaces or other spellings)");
   }
   return record;
 }

@@ -46,13 +46,24 @@ std::map<std::string, Record> golden_v1() {
   whole.exclusive = true;
   whole.whole = true;
   whole.cards = {card("1", Bytes(150754820096), 100)};
-  out["claim_whole_card"] =
-      Record{18446744073709551615ULL, {OwnerKind::kClaim, "c-1"}, {whole}};
+  out["claim_whole_card"] = Record{18446744073709551615ULL, {OwnerKind::kClaim, "c-1"}, {whole}};
 
-  RecordPart init{"init", Phase::kInit, false, false, ShareClass::kBestEffort,
-                  PriorityClass::kOffline, "gpushare", {card("1", Bytes::gib(1), 0)}};
-  RecordPart train{"train", Phase::kRun, false, false, ShareClass::kFixed, PriorityClass::kOnline,
-                   "qgpu", {card("1", Bytes::gib(4), 20), card("2", Bytes::gib(4), 20)}};
+  RecordPart init{"init",
+                  Phase::kInit,
+                  false,
+                  false,
+                  ShareClass::kBestEffort,
+                  PriorityClass::kOffline,
+                  "gpushare",
+                  {card("1", Bytes::gib(1), 0)}};
+  RecordPart train{"train",
+                   Phase::kRun,
+                   false,
+                   false,
+                   ShareClass::kFixed,
+                   PriorityClass::kOnline,
+                   "qgpu",
+                   {card("1", Bytes::gib(4), 20), card("2", Bytes::gib(4), 20)}};
   out["pod_init_and_two_cards"] =
       Record{7, {OwnerKind::kPod, "3b1f5c1e-7a55-4d2e-9d6e-4f8f1d1f0a11"}, {init, train}};
   return out;
@@ -160,8 +171,8 @@ rc::Gen<std::string> names() {
 Record arbitrary_record() {
   Record record;
   record.epoch = *rc::gen::arbitrary<std::uint64_t>();
-  record.owner = Owner{*rc::gen::element(OwnerKind::kPod, OwnerKind::kClaim, OwnerKind::kLocal),
-                       *names()};
+  record.owner =
+      Owner{*rc::gen::element(OwnerKind::kPod, OwnerKind::kClaim, OwnerKind::kLocal), *names()};
   auto parts = *rc::gen::unique<std::vector<std::string>>(names());
   parts.resize(std::min<std::size_t>(parts.size(), 4));
   for (const std::string& name : parts) {

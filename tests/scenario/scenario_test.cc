@@ -111,8 +111,8 @@ class Scenario {
 
   static std::string read_request(const Words& words, codec::RunWords& out) {
     std::map<std::string, std::optional<std::string>*> fields = {
-        {"memory", &out.memory},     {"cores", &out.cores},       {"cards", &out.cards},
-        {"share", &out.share},       {"priority", &out.priority}, {"model", &out.model}};
+        {"memory", &out.memory}, {"cores", &out.cores},       {"cards", &out.cards},
+        {"share", &out.share},   {"priority", &out.priority}, {"model", &out.model}};
     for (std::size_t i = 0; i < words.size(); ++i) {
       if (words[i] == "exclusive") {
         out.exclusive = true;
@@ -151,7 +151,7 @@ class Scenario {
   }
 
   static std::string compare_refusal(const Words& expected, const Error& error) {
-    const std::string kind = error.code == Code::kInvalidArgument       ? "illegal"
+    const std::string kind = error.code == Code::kInvalidArgument      ? "illegal"
                              : error.code == Code::kFailedPrecondition ? "never"
                                                                        : "later";
     if (expected.size() == 2 && expected[0] == kind &&

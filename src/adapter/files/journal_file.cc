@@ -27,8 +27,8 @@ Result<std::string> read_all(int fd) {
   if (::fstat(fd, &info) != 0) return tl::unexpected<Error>(errno_error(errno, "stat"));
   if (!S_ISREG(info.st_mode)) return fail(Code::kInvalidArgument, "is not a regular file");
   if (info.st_size > static_cast<off_t>(kMaxFile)) {
-    return fail(Code::kOutOfRange, fmt::format("{} bytes is too large; at most {} are read",
-                                               info.st_size, kMaxFile));
+    return fail(Code::kOutOfRange,
+                fmt::format("{} bytes is too large; at most {} are read", info.st_size, kMaxFile));
   }
   std::string text(static_cast<std::size_t>(info.st_size), '\0');
   std::size_t done = 0;

@@ -67,10 +67,10 @@ class JournalFile {
   Fd file_;
   JournalState state_;
   std::uint64_t next_number_ = 1;
-  std::uint64_t size_ = 0;          // bytes of the file that are whole
-  std::uint64_t compact_at_ = 0;    // size from which append() compacts
+  std::uint64_t size_ = 0;        // bytes of the file that are whole
+  std::uint64_t compact_at_ = 0;  // size from which append() compacts
   std::size_t torn_bytes_ = 0;
-  bool suspect_ = false;            // the file's end is not known: write a new file before the next append
+  bool suspect_ = false;  // the file's end is not known: write a new file before the next append
 };
 
 }  // namespace carve

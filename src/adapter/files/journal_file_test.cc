@@ -130,8 +130,7 @@ TEST_F(JournalFileTest, DyingAtAnyStepLosesNothingThatWasAcknowledged) {
     for (int at = 1;; ++at) {
       empty_folder();
       *acknowledged = 0;
-      const int status =
-          in_child([&] { play(folder_, killer(at, partly), 0, acknowledged); });
+      const int status = in_child([&] { play(folder_, killer(at, partly), 0, acknowledged); });
       if (WIFEXITED(status)) {
         EXPECT_EQ(WEXITSTATUS(status), 0);
         break;
@@ -225,8 +224,8 @@ TEST_F(JournalFileTest, ASecondAgentIsRefusedWithThePidOfTheFirst) {
 }
 
 TEST_F(JournalFileTest, ADamagedOrForeignOrNewerFileIsRefusedAndLeftAsItIs) {
-  for (const std::string text : {"carve-journal 9 1 00000000\n", "hello\n", "",
-                                 "carve-journal 1 1 00000000\n"}) {
+  for (const std::string text :
+       {"carve-journal 9 1 00000000\n", "hello\n", "", "carve-journal 1 1 00000000\n"}) {
     { std::ofstream(path("journal"), std::ios::trunc) << text; }
     const auto journal = JournalFile::open(folder_);
     ASSERT_FALSE(journal);
@@ -260,7 +259,8 @@ TEST_F(JournalFileTest, ItCompactsItselfWhenItHasGrown) {
 TEST_F(JournalFileTest, AFullAndAReadOnlyDiskAreSaidAndLoseNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root for a tmpfs of its own";
   const int status = in_child([&] {
-    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=64k") != 0) {
       _exit(77);
     }

@@ -45,17 +45,17 @@ Parsed parse(const RunWords& words) {
   if (words.share) {
     out.share = share_class_from(*words.share);
     if (!out.share) {
-      out.errors.push_back({Code::kInvalidArgument,
-                            fmt::format("share: \"{}\" is no class; legal are {}",
-                                        cut(*words.share), kShareClassWords)});
+      out.errors.push_back(
+          {Code::kInvalidArgument, fmt::format("share: \"{}\" is no class; legal are {}",
+                                               cut(*words.share), kShareClassWords)});
     }
   }
   if (words.priority) {
     const auto priority = priority_class_from(*words.priority);
     if (!priority) {
-      out.errors.push_back({Code::kInvalidArgument,
-                            fmt::format("priority: \"{}\" is no class; legal are {}",
-                                        cut(*words.priority), kPriorityClassWords)});
+      out.errors.push_back(
+          {Code::kInvalidArgument, fmt::format("priority: \"{}\" is no class; legal are {}",
+                                               cut(*words.priority), kPriorityClassWords)});
     }
     out.priority = priority.value_or(PriorityClass::kStandard);
   }

@@ -44,7 +44,8 @@ TEST(RunRequest, AmbiguousOrEmptyWordsAreRefused) {
   EXPECT_THAT(meaning(words({}, "200", "2")), HasSubstr("stands alone"));
   EXPECT_THAT(meaning(words("4Gi", {}, {}, "burst")), HasSubstr("share class burst guarantees"));
   EXPECT_THAT(meaning(words("4Gi", {}, {}, "fixed")), HasSubstr("share class fixed guarantees"));
-  EXPECT_THAT(meaning(words({}, "100", {}, "besteffort")), HasSubstr("besteffort guarantees nothing"));
+  EXPECT_THAT(meaning(words({}, "100", {}, "besteffort")),
+              HasSubstr("besteffort guarantees nothing"));
 }
 
 TEST(RunRequest, AllErrorsComeAtOnce) {

@@ -72,9 +72,7 @@ std::optional<std::uint32_t> hex(std::string_view text) {
   return value;
 }
 
-tl::unexpected<Error> damaged(std::string what) {
-  return fail(Code::kDataLoss, std::move(what));
-}
+tl::unexpected<Error> damaged(std::string what) { return fail(Code::kDataLoss, std::move(what)); }
 
 Result<JournalEvent> decode_event(std::string_view text) {
   Words words(text);
@@ -230,8 +228,8 @@ Result<Replay> replay_journal(std::string_view text) {
     Result<void> applied;
     if (events) applied = apply_all(replay.state, *events);
     if (!events || !applied) {
-      return tl::unexpected<Error>(at(line_number, replay.good_bytes,
-                                      events ? applied.error() : events.error()));
+      return tl::unexpected<Error>(
+          at(line_number, replay.good_bytes, events ? applied.error() : events.error()));
     }
     ++replay.lines;
     ++replay.next_number;

@@ -45,9 +45,10 @@ inline constexpr std::size_t kMaxJournalLine = 256 * 1024;
 struct Replay {
   JournalState state;
   std::uint64_t next_number = 1;
-  std::size_t good_bytes = 0;  // the file up to here is whole; what follows was being written at the crash
+  std::size_t good_bytes =
+      0;  // the file up to here is whole; what follows was being written at the crash
   std::size_t torn_bytes = 0;
-  std::size_t lines = 0;       // transactions
+  std::size_t lines = 0;  // transactions
 };
 
 /// Replays a file. A last line without its end, or with blocks that never reached the disk (NUL bytes), was

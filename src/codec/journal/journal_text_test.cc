@@ -31,9 +31,9 @@ std::string three_lines() {
 }
 
 TEST(Crc32c, IsTheOneOfTheStandard) {
-  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);                // RFC 3720 and every other source
-  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);      // RFC 3720 B.4
-  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62A8AB43u);    // RFC 3720 B.4
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);              // RFC 3720 and every other source
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);    // RFC 3720 B.4
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62A8AB43u);  // RFC 3720 B.4
 }
 
 TEST(JournalText, ReplayGivesTheStateThatWasWritten) {
@@ -130,10 +130,11 @@ TEST(JournalText, EventsThatWouldNotBeReadBackAreNotWritten) {
   EXPECT_FALSE(journal_line(1, {PutNote{"a", "x\ty"}}));
   EXPECT_FALSE(journal_line(1, {PutNote{"a", "x\ny"}}));
   EXPECT_FALSE(journal_line(1, {PutRecord{Record{}}}));
-  EXPECT_EQ(journal_line(1, std::vector<JournalEvent>(
-                                200, PutNote{"a", std::string(kMaxNoteText, 'x')}))
-                .error().code,
-            Code::kOutOfRange);
+  EXPECT_EQ(
+      journal_line(1, std::vector<JournalEvent>(200, PutNote{"a", std::string(kMaxNoteText, 'x')}))
+          .error()
+          .code,
+      Code::kOutOfRange);
 }
 
 TEST(JournalState, CountersNeverGoDownAndATransactionIsAllOrNothing) {

@@ -63,17 +63,24 @@ std::string misfit(const CardState& before, const CardState& after) {
   }
   if (after.use.compute > after.card.compute) {
     if (!text.empty()) text += "; ";
-    text += fmt::format("compute {} free < {}",
-                        (before.card.compute - before.use.compute).hundredths(),
-                        (after.use.compute - before.use.compute).hundredths());
+    text +=
+        fmt::format("compute {} free < {}", (before.card.compute - before.use.compute).hundredths(),
+                    (after.use.compute - before.use.compute).hundredths());
   }
   return text.empty() ? text : fmt::format("{}: {}", after.card.id.str(), text);
 }
 
 Result<void> check_slice(const Slice& slice) {
-  Record alone{0, slice.owner, {RecordPart{slice.part, slice.phase, slice.exclusive, slice.whole,
-                                           slice.share, slice.priority, slice.dialect,
-                                           {RecordCard{slice.card, slice.memory, slice.compute}}}}};
+  Record alone{0,
+               slice.owner,
+               {RecordPart{slice.part,
+                           slice.phase,
+                           slice.exclusive,
+                           slice.whole,
+                           slice.share,
+                           slice.priority,
+                           slice.dialect,
+                           {RecordCard{slice.card, slice.memory, slice.compute}}}}};
   return joined(validate(alone));
 }
 
@@ -97,20 +104,19 @@ Holding holding_of(const Slice* begin, const Slice* end) {
   return run;
 }
 
-CardState* Ledger::find_mutable(const CardId& card) {
-  return const_cast<CardState*>(find(card));
-}
+CardState* Ledger::find_mutable(const CardId& card) { return const_cast<CardState*>(find(card)); }
 
 const CardState* Ledger::find(const CardId& card) const {
-  const auto at = std::lower_bound(
-      cards_.begin(), cards_.end(), card,
-      [](const CardState& state, const CardId& id) { return state.card.id < id; });
+  const auto at =
+      std::lower_bound(cards_.begin(), cards_.end(), card,
+                       [](const CardState& state, const CardId& id) { return state.card.id < id; });
   return at != cards_.end() && at->card.id == card ? &*at : nullptr;
 }
 
 Result<void> Ledger::put_card(Card card) {
   if (!valid_name(card.id.str())) {
-    return fail(Code::kInvalidArgument, "card: uuid: 1 to 253 letters, digits and . _ : / - are legal");
+    return fail(Code::kInvalidArgument,
+                "card: uuid: 1 to 253 letters, digits and . _ : / - are legal");
   }
   if (card.memory == Bytes(0) || card.compute != CoreShare::whole()) {
     return fail(Code::kInvalidArgument,
@@ -172,7 +178,8 @@ Result<void> Ledger::replace(const Owner& owner, const std::string& part,
 Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
                               const std::vector<Slice>& slices, Admission admission) {
   // Work on copies of the cards that are touched; put them back only when all of them fit.
-  std::map<CardId, std::pair<CardState, CardState>> touched;  // before (without the old part), after
+  std::map<CardId, std::pair<CardState, CardState>>
+      touched;  // before (without the old part), after
   if (owner != nullptr) {
     for (const CardState& state : cards_) {
       CardState without = state;
@@ -190,8 +197,8 @@ Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
       return fail(Code::kNotFound, fmt::format("no card {}", slice.card.str()));
     }
     if (admission == Admission::kNew && !known->card.health.ok) {
-      return fail(Code::kUnavailable, fmt::format("{}: unhealthy: {}", slice.card.str(),
-                                                  known->card.health.reason));
+      return fail(Code::kUnavailable,
+                  fmt::format("{}: unhealthy: {}", slice.card.str(), known->card.health.reason));
     }
     auto [at, fresh] = touched.try_emplace(slice.card, *known, *known);
     std::vector<Slice>& held = at->second.second.slices;
@@ -223,15 +230,14 @@ Result<void> Ledger::remove(const Owner& owner, const std::string& part) {
     state.use = sum_of(state.slices);
   }
   if (found) return {};
-  return fail(Code::kNotFound, fmt::format("{} {}/{} holds nothing", to_string(owner.kind),
-                                           owner.uid, part));
+  return fail(Code::kNotFound,
+              fmt::format("{} {}/{} holds nothing", to_string(owner.kind), owner.uid, part));
 }
 
 std::size_t Ledger::remove_owner(const Owner& owner) {
   std::size_t freed = 0;
   for (CardState& state : cards_) {
-    const auto gone =
-        std::erase_if(state.slices, [&](const Slice& s) { return s.owner == owner; });
+    const auto gone = std::erase_if(state.slices, [&](const Slice& s) { return s.owner == owner; });
     if (gone == 0) continue;
     freed += gone;
     state.use = sum_of(state.slices);
@@ -279,8 +285,8 @@ Result<void> Ledger::audit() const {
     }
     if (again.memory > state.card.memory || again.compute > state.card.compute ||
         !exclusive_conflict(state.slices).empty()) {
-      return fail(Code::kInternal, fmt::format("card {}: its slices hold more than it has",
-                                               state.card.id.str()));
+      return fail(Code::kInternal,
+                  fmt::format("card {}: its slices hold more than it has", state.card.id.str()));
     }
   }
   return {};

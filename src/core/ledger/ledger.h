@@ -40,7 +40,9 @@ struct CardState {
   CardUse use;
   std::vector<Slice> slices;  // sorted by (owner, part); what `use` is the sum of
 
-  [[nodiscard]] Bytes free_memory() const { return use.exclusive ? Bytes() : card.memory - use.memory; }
+  [[nodiscard]] Bytes free_memory() const {
+    return use.exclusive ? Bytes() : card.memory - use.memory;
+  }
   [[nodiscard]] CoreShare free_compute() const {
     return use.exclusive ? CoreShare() : card.compute - use.compute;
   }
@@ -72,8 +74,8 @@ class Ledger {
 
   /// Frees what (owner, part) holds on all cards and books `slices` (all of that part) instead, or changes
   /// nothing. Errors as add(), without kAlreadyExists.
-  Result<void> replace(const Owner& owner, const std::string& part, const std::vector<Slice>& slices,
-                       Admission admission = Admission::kNew);
+  Result<void> replace(const Owner& owner, const std::string& part,
+                       const std::vector<Slice>& slices, Admission admission = Admission::kNew);
 
   /// Frees what (owner, part) holds. kNotFound when it holds nothing.
   Result<void> remove(const Owner& owner, const std::string& part);
@@ -99,8 +101,8 @@ class Ledger {
  private:
   [[nodiscard]] CardState* find_mutable(const CardId& card);
   /// Frees (owner, part) where `owner` is given, then books; all or nothing.
-  Result<void> exchange(const Owner* owner, const std::string& part, const std::vector<Slice>& slices,
-                        Admission admission);
+  Result<void> exchange(const Owner* owner, const std::string& part,
+                        const std::vector<Slice>& slices, Admission admission);
 
   std::vector<CardState> cards_;
 };

@@ -96,7 +96,8 @@ bool model_fits(const std::vector<Slice>& all) {
 bool has_twice(const std::vector<Slice>& all) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (std::size_t j = i + 1; j < all.size(); ++j) {
-      if (all[i].owner == all[j].owner && all[i].part == all[j].part && all[i].card == all[j].card) {
+      if (all[i].owner == all[j].owner && all[i].part == all[j].part &&
+          all[i].card == all[j].card) {
         return true;
       }
     }

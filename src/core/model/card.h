@@ -36,14 +36,14 @@ struct Health {
 /// One physical card. Plain data; its use is in the ledger, its links in the LinkMatrix, by the same CardId.
 struct Card {
   CardId id;
-  std::string vendor;                       // "nvidia": the provider's name, nothing branches on it here
-  std::string model;                        // as the driver prints it
-  Bytes memory;                             // what the driver reports as total
-  CoreShare compute = CoreShare::whole();   // always 100
+  std::string vendor;  // "nvidia": the provider's name, nothing branches on it here
+  std::string model;   // as the driver prints it
+  Bytes memory;        // what the driver reports as total
+  CoreShare compute = CoreShare::whole();  // always 100
   Health health;
-  int numa_node = -1;                       // -1: not known
-  int minor = -1;                           // of the device node, for adapters; -1: not known
-  std::string pcie_root;                    // "0000:17" or empty
+  int numa_node = -1;     // -1: not known
+  int minor = -1;         // of the device node, for adapters; -1: not known
+  std::string pcie_root;  // "0000:17" or empty
   friend bool operator==(const Card&, const Card&) = default;
 };
 

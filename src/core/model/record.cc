@@ -16,8 +16,8 @@ void add(std::vector<Error>& errors, std::string what) {
 void check_card(const RecordPart& part, const RecordCard& card, std::set<CardId>& seen,
                 std::vector<Error>& errors) {
   if (!valid_name(card.card.str())) {
-    add(errors, fmt::format("part {}: uuid: 1 to 253 letters, digits and . _ : / - are legal",
-                            part.part));
+    add(errors,
+        fmt::format("part {}: uuid: 1 to 253 letters, digits and . _ : / - are legal", part.part));
     return;
   }
   if (!seen.insert(card.card).second) {
@@ -37,7 +37,8 @@ void check_card(const RecordPart& part, const RecordCard& card, std::set<CardId>
 
 void check_part(const RecordPart& part, std::vector<Error>& errors) {
   if (!valid_name(part.dialect)) {
-    add(errors, fmt::format("part {}: dialect: letters, digits and . _ : / - are legal", part.part));
+    add(errors,
+        fmt::format("part {}: dialect: letters, digits and . _ : / - are legal", part.part));
   }
   if (part.cards.empty() || part.cards.size() > kMaxCardsPerRequest) {
     add(errors, fmt::format("part {}: {} cards is not legal; 1 to {} are", part.part,

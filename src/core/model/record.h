@@ -34,7 +34,7 @@ struct RecordPart {
 /// The decision, written down: everything that one owner holds on one node. The same bytes go into the
 /// Binding's annotation, the journal and the GPU object; codec/record.h writes and reads them.
 struct Record {
-  std::uint64_t epoch = 0;        // of the allocator that decided; 0 on one machine
+  std::uint64_t epoch = 0;  // of the allocator that decided; 0 on one machine
   Owner owner;
   std::vector<RecordPart> parts;  // in spec order
   friend bool operator==(const Record&, const Record&) = default;

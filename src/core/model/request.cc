@@ -46,8 +46,9 @@ void check_whole(const Request& request, std::vector<Error>& errors) {
     add(errors, "cards: a whole card is all of its memory and compute, and exclusive");
   }
   if (request.share == ShareClass::kBestEffort) {
-    add(errors, "share: besteffort guarantees nothing, a whole card everything; "
-                "ask for one of the two");
+    add(errors,
+        "share: besteffort guarantees nothing, a whole card everything; "
+        "ask for one of the two");
   }
 }
 
@@ -65,8 +66,8 @@ void check_constraints(const Request& request, std::vector<Error>& errors) {
                             seen.size(), request.count, request.count));
   }
   const std::string& model = request.constraints.model;
-  if (model.size() > 128 || std::any_of(model.begin(), model.end(),
-                                        [](char c) { return c < ' ' || c > '~'; })) {
+  if (model.size() > 128 ||
+      std::any_of(model.begin(), model.end(), [](char c) { return c < ' ' || c > '~'; })) {
     add(errors, "model: at most 128 printable ASCII characters are legal");
   }
 }

@@ -19,7 +19,9 @@ inline constexpr std::uint32_t kMaxCardsPerRequest = 16;
 class MemoryAsk {
  public:
   static constexpr MemoryAsk of(Bytes bytes) { return MemoryAsk(bytes, 0); }
-  static constexpr MemoryAsk of_percent(std::uint32_t percent) { return MemoryAsk(Bytes(), percent); }
+  static constexpr MemoryAsk of_percent(std::uint32_t percent) {
+    return MemoryAsk(Bytes(), percent);
+  }
   [[nodiscard]] constexpr bool is_percent() const { return percent_ != 0; }
   [[nodiscard]] constexpr std::uint32_t percent() const { return percent_; }  // 0 when in bytes
   [[nodiscard]] constexpr Bytes bytes() const { return bytes_; }              // 0 when in per cent
@@ -37,9 +39,9 @@ class MemoryAsk {
 
 /// Which cards may serve a request. Empty fields do not constrain.
 struct Constraints {
-  std::string model;           // a word of the model's name, in any case: "h200", "NVIDIA H200"
-  std::vector<CardId> cards;   // only these
-  bool exclusive = false;      // nobody else on the card; a whole card always is
+  std::string model;          // a word of the model's name, in any case: "h200", "NVIDIA H200"
+  std::vector<CardId> cards;  // only these
+  bool exclusive = false;     // nobody else on the card; a whole card always is
   friend bool operator==(const Constraints&, const Constraints&) = default;
 };
 
@@ -48,12 +50,13 @@ struct Constraints {
 struct Request {
   std::uint32_t count = 1;                        // how many distinct cards, each as follows
   MemoryAsk memory = MemoryAsk::of_percent(100);  // of each card
-  CoreShare compute = CoreShare::whole();         // of each card; with besteffort a wish, no guarantee; may be 0
+  CoreShare compute =
+      CoreShare::whole();  // of each card; with besteffort a wish, no guarantee; may be 0
   bool whole = false;
   Constraints constraints;
   ShareClass share = ShareClass::kBurst;
   PriorityClass priority = PriorityClass::kStandard;
-  std::string dialect = "native";                 // whose spelling it came in
+  std::string dialect = "native";  // whose spelling it came in
   friend bool operator==(const Request&, const Request&) = default;
 };
 

@@ -30,12 +30,12 @@ enum class Phase : std::uint8_t { kRun, kInit };
 /// What one part of one owner holds of one card. Identity is (owner, part, card).
 struct Slice {
   Owner owner;
-  std::string part;              // container or claim request; "main" for `carve run`
+  std::string part;  // container or claim request; "main" for `carve run`
   CardId card;
-  Bytes memory;                  // the limit
-  CoreShare compute;             // of this card; a guarantee unless besteffort
-  bool exclusive = false;        // nobody else on the card
-  bool whole = false;            // the card itself, not a fraction: no limit is enforced
+  Bytes memory;            // the limit
+  CoreShare compute;       // of this card; a guarantee unless besteffort
+  bool exclusive = false;  // nobody else on the card
+  bool whole = false;      // the card itself, not a fraction: no limit is enforced
   Phase phase = Phase::kRun;
   ShareClass share = ShareClass::kBurst;
   PriorityClass priority = PriorityClass::kStandard;

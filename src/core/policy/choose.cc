@@ -113,9 +113,9 @@ constexpr std::size_t kExactUpTo = 16;
 std::vector<std::size_t> choose_set(const std::vector<Candidate>& candidates, std::size_t count,
                                     const LinkMatrix& links, bool links_first) {
   if (count == 1) {
-    const auto best = std::max_element(
-        candidates.begin(), candidates.end(),
-        [](const Candidate& a, const Candidate& b) { return a.score < b.score; });
+    const auto best =
+        std::max_element(candidates.begin(), candidates.end(),
+                         [](const Candidate& a, const Candidate& b) { return a.score < b.score; });
     return {static_cast<std::size_t>(best - candidates.begin())};
   }
   Search search(candidates, count, links, links_first);

@@ -31,7 +31,8 @@ tl::unexpected<Error> refuse(const Ledger& ledger, const Request& request, std::
   if (ledger.cards().empty()) {
     text += "this machine has no card";
   } else if (fitting > 0) {
-    text += fmt::format("{} of {} cards fit{}", fitting, request.count, refused.empty() ? "" : "; ");
+    text +=
+        fmt::format("{} of {} cards fit{}", fitting, request.count, refused.empty() ? "" : "; ");
   }
   text += explain(request, refused);
   if (const std::string absent = absent_cards(ledger, request); !absent.empty()) {
@@ -63,7 +64,8 @@ Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& li
   std::vector<PlacedCard> placed;
   for (const std::size_t at : choose_set(candidates, request.count, links, request.whole)) {
     const CardState& card = *ledger.find(*candidates[at].card);
-    placed.push_back(PlacedCard{card.card.id, request.memory.on(card.card.memory), request.compute});
+    placed.push_back(
+        PlacedCard{card.card.id, request.memory.on(card.card.memory), request.compute});
   }
   return placed;
 }

@@ -122,9 +122,9 @@ RC_GTEST_PROP(PlaceHistory, NeverIsSaidExactlyWhenAnEmptyHealthyMachineCouldNotS
   for (int i = 0; i < 8; ++i) {
     const Request other = arbitrary_request();
     if (const auto at = place(machine.ledger, machine.links, other, kPolicies[1])) {
-      RC_ASSERT(machine.ledger
-                    .add(slices_for({OwnerKind::kLocal, std::to_string(i)}, "main", other, *at))
-                    .has_value());
+      RC_ASSERT(
+          machine.ledger.add(slices_for({OwnerKind::kLocal, std::to_string(i)}, "main", other, *at))
+              .has_value());
     }
   }
   const bool ever = place(empty, machine.links, request, kPolicies[0]).has_value();

@@ -110,7 +110,8 @@ TEST(Place, NamedCardsAreTheOnlyOnesAndAbsentOnesAreSaid) {
   request.constraints.cards = {CardId("GPU-b")};
   EXPECT_EQ(chosen(place(ledger, {}, request, binpack())), "GPU-b");
   request.constraints.cards = {CardId("GPU-z")};
-  EXPECT_THAT(chosen(place(ledger, {}, request, binpack())), HasSubstr("not on this machine: GPU-z"));
+  EXPECT_THAT(chosen(place(ledger, {}, request, binpack())),
+              HasSubstr("not on this machine: GPU-z"));
 }
 
 TEST(Place, UnhealthyCardsAreLeftOutUntilTheyHeal) {

@@ -57,10 +57,11 @@ struct PlacedCard {
 ///   errors  kInvalidArgument: validate() has something to say; kResourceExhausted: not now, it would fit if
 ///           slices went; kFailedPrecondition: never on this machine (too few or too small cards, no such
 ///           model). Both explain in one sentence, grouped: "2 cards: largest free slice 3.2 GiB < 4 GiB;
-///           1 card: not an H200"
+///           1 card: no H200"
 ///   cost    O(cards); sets of several cards: exact up to 16 candidates (at most 12,870 sets), greedy above
 [[nodiscard]] Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& links,
-                                                    const Request& request, const PolicyRow& policy);
+                                                    const Request& request,
+                                                    const PolicyRow& policy);
 
 /// The slices that a placement stands for, ready for Ledger::add().
 [[nodiscard]] std::vector<Slice> slices_for(const Owner& owner, const std::string& part,

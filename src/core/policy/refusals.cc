@@ -21,14 +21,19 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
     case Refusal::kCompute:
       return fmt::format("largest free compute {} < {}", card.free_compute().hundredths(),
                          best.offer.guarantee.hundredths());
-    case Refusal::kHeldAlone: return "somebody has it alone";
-    case Refusal::kNotEmpty: return "not empty, but wanted alone";
+    case Refusal::kHeldAlone:
+      return "somebody has it alone";
+    case Refusal::kNotEmpty:
+      return "not empty, but wanted alone";
     case Refusal::kUnhealthy:
-      return card.card.health.reason.empty() ? "unhealthy" : "unhealthy: " + card.card.health.reason;
+      return card.card.health.reason.empty() ? "unhealthy"
+                                             : "unhealthy: " + card.card.health.reason;
     case Refusal::kTooSmall:
       return "all of its memory is " + human_less(card.card.memory, best.offer.memory);
-    case Refusal::kModel: return "no " + request.constraints.model;
-    case Refusal::kNotNamed: return "not among the named";
+    case Refusal::kModel:
+      return "no " + request.constraints.model;
+    case Refusal::kNotNamed:
+      return "not among the named";
   }
   return "refused";
 }
@@ -36,10 +41,14 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
 /// True when `a` came nearer to serving the request than `b`, both refused for the same reason.
 bool nearer(const RefusedCard& a, const RefusedCard& b) {
   switch (a.why) {
-    case Refusal::kMemory: return a.card->free_memory() > b.card->free_memory();
-    case Refusal::kCompute: return a.card->free_compute() > b.card->free_compute();
-    case Refusal::kTooSmall: return a.card->card.memory > b.card->card.memory;
-    default: return false;
+    case Refusal::kMemory:
+      return a.card->free_memory() > b.card->free_memory();
+    case Refusal::kCompute:
+      return a.card->free_compute() > b.card->free_compute();
+    case Refusal::kTooSmall:
+      return a.card->card.memory > b.card->card.memory;
+    default:
+      return false;
   }
 }
 

@@ -18,9 +18,9 @@ enum class Refusal : std::uint8_t {
   kHeldAlone,  // somebody has the card alone
   kNotEmpty,   // the request wants the card alone
   kUnhealthy,
-  kTooSmall,   // never: the card's whole memory is less
-  kModel,      // never: another model
-  kNotNamed,   // never: the request names other cards
+  kTooSmall,  // never: the card's whole memory is less
+  kModel,     // never: another model
+  kNotNamed,  // never: the request names other cards
 };
 
 /// nullopt when the card serves it.
