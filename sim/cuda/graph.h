@@ -35,6 +35,10 @@ struct GraphMemory {
   std::uint64_t handle = 0;  // the daemon's charge; 0: none now
   bool live = false;         // allocated and not yet freed, in stream order
   CUmemPoolProps props = {};
+  GraphMemory() = default;
+  GraphMemory(const GraphMemory&) = delete;
+  GraphMemory& operator=(const GraphMemory&) = delete;
+  ~GraphMemory();
 };
 
 struct NodeBody {
@@ -58,6 +62,7 @@ struct GraphNode {
   NodeBody body;
   std::vector<GraphNode*> needs;
   GraphNode* cloned_from = nullptr;
+  std::vector<void*> pointers;  // to the kept arguments, for the getters
 };
 
 struct Graph {
@@ -72,7 +77,8 @@ struct Graph {
 
 struct ExecNode {
   NodeBody body;
-  GraphNode* origin = nullptr;
+  const GraphNode* origin = nullptr;  // a name only: the graph may be gone
+  std::size_t needs = 0;
   bool enabled = true;
 };
 
@@ -101,6 +107,13 @@ bool flatten(const Graph& graph, std::vector<ExecNode>* out);
 CUresult launch_exec(GraphExec* exec, Stream* stream);
 /// Charges the memory of alloc nodes (cuGraphUpload, and first of all in a launch).
 CUresult charge_memory(GraphExec* exec);
+/// New memory for an alloc node: addresses, no charge yet.
+std::shared_ptr<GraphMemory> make_graph_memory(Device* device, std::uint64_t size);
+/// What alloc and free nodes do when a launch comes to them.
+CUresult begin_life(const std::shared_ptr<GraphMemory>& memory, Context* context, bool auto_free);
+CUresult end_life(CUdeviceptr address);
+/// Gives the charge back unless the memory is live.
+void uncharge(GraphMemory* memory);
 /// A graph's memory, freed outside of it.
 bool free_graph_memory(CUdeviceptr address);
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "sim/cuda/context.h"
-#include "sim/cuda/pool.h"
+#include "sim/cuda/graph.h"
 
 namespace carve::sim::cu {
 namespace {
@@ -177,6 +177,10 @@ void free_context_memory(Context* context) {
   for (Block block; memory.any_of(context, &block);) {
     if (block.kind == BlockKind::kPool) {
       free_to_pool(block.base);
+      continue;
+    }
+    if (block.kind == BlockKind::kGraph) {
+      free_graph_memory(block.base);
       continue;
     }
     memory.remove(block.base, &block);

@@ -10,7 +10,7 @@
 // daemon. What was written is read back; untouched pages cost nothing.
 namespace carve::sim::cu {
 
-enum class BlockKind { kDevice, kManaged, kPool, kMapped, kHost, kRegistered };
+enum class BlockKind { kDevice, kManaged, kPool, kGraph, kMapped, kHost, kRegistered };
 
 /// One allocation or mapping.
 struct Block {

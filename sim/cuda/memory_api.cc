@@ -1,5 +1,6 @@
 #include <cstdlib>
 
+#include "sim/cuda/graph.h"
 #include "sim/cuda/memory.h"
 #include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
@@ -50,6 +51,10 @@ CUresult free_device(CUdeviceptr address) {
   if (block.kind == BlockKind::kPool) {
     wait_context(block.context);
     return free_to_pool(address);
+  }
+  if (block.kind == BlockKind::kGraph) {
+    wait_context(block.context);
+    return free_graph_memory(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   if (block.kind != BlockKind::kDevice && block.kind != BlockKind::kManaged)
     return CUDA_ERROR_INVALID_VALUE;

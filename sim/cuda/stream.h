@@ -62,8 +62,8 @@ struct Event {
   Point point;                 // of the last record
   bool recorded = false;
   std::uint32_t slot = kNoTimeSlot;
-  Capture* capture = nullptr;  // recorded inside this capture, at
-  GraphNode* node = nullptr;
+  Capture* capture = nullptr;         // recorded inside this capture, after
+  std::vector<GraphNode*> captured;   // these nodes
 };
 
 /// Opens a stream in the context. `blocking`: synchronises with the legacy default stream.
