@@ -214,6 +214,53 @@ TEST_F(JournalFileTest, WhatWasRefusedIsNotThereAfterARestart) {
   EXPECT_EQ(again->state(), states()[1]);
 }
 
+TEST_F(JournalFileTest, AHalfWrittenLineIsCutOffOrTheFileIsWrittenAnew) {
+  for (const bool can_cut : {true, false}) {
+    empty_folder();
+    int writes_left = -1;  // -1: all succeed
+    const auto hook = [&](IoStep step, std::size_t) -> IoVerdict {
+      if (step == IoStep::kTruncate && !can_cut) return {EIO, {}};
+      if (step != IoStep::kWrite || writes_left < 0) return {};
+      if (writes_left-- > 0) return {0, 5};
+      return {ENOSPC, {}};
+    };
+    {
+      auto journal = JournalFile::open(folder_, hook);
+      ASSERT_TRUE(journal);
+      ASSERT_TRUE(journal->append(transaction(0)));
+      writes_left = 1;
+      EXPECT_EQ(journal->append(transaction(1)).error().code, Code::kResourceExhausted);
+      EXPECT_EQ(std::filesystem::file_size(path("journal")),
+                journal->size_bytes() + (can_cut ? 0u : 5u));
+      ASSERT_EQ(writes_left, -1);
+      ASSERT_TRUE(journal->append(transaction(1)));
+      ASSERT_TRUE(journal->append(transaction(2)));
+    }
+    const auto again = JournalFile::open(folder_);
+    ASSERT_TRUE(again) << again.error().what;
+    EXPECT_EQ(again->torn_bytes(), 0u);
+    EXPECT_EQ(again->state(), states()[3]);
+  }
+}
+
+TEST_F(JournalFileTest, AfterAFailedSyncNothingIsAppendedToThatFileAnyMore) {
+  bool fail_sync = false;
+  std::vector<IoStep> steps;
+  auto journal = JournalFile::open(folder_, [&](IoStep step, std::size_t) -> IoVerdict {
+    steps.push_back(step);
+    return {fail_sync && step == IoStep::kSync ? EIO : 0, {}};
+  });
+  ASSERT_TRUE(journal);
+  fail_sync = true;
+  EXPECT_FALSE(journal->append(transaction(0)));
+  fail_sync = false;
+  steps.clear();
+  ASSERT_TRUE(journal->append(transaction(0)));
+  using enum IoStep;
+  EXPECT_THAT(steps,
+              testing::ElementsAre(kCreate, kWrite, kSync, kRename, kSyncFolder, kWrite, kSync));
+}
+
 TEST_F(JournalFileTest, ASecondAgentIsRefusedWithThePidOfTheFirst) {
   auto first = JournalFile::open(folder_);
   ASSERT_TRUE(first);
