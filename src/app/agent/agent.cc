@@ -1,0 +1,171 @@
+#include "app/agent/agent.h"
+
+#include <algorithm>
+
+namespace carve {
+namespace {
+constexpr std::chrono::milliseconds kReapEvery{200};
+constexpr std::chrono::milliseconds kWatchEvery{250};
+constexpr std::chrono::milliseconds kWatchIdle{1000};
+constexpr std::chrono::milliseconds kWaitStep{200};
+}  // namespace
+
+Agent::Agent(AgentConfig config, AgentWorld world)
+    : config_(std::move(config)), world_(std::move(world)), watchdog_(config_.bounds) {}
+
+Result<Grant> Agent::allocate(const Caller& caller, const AllocateRequest& request,
+                              const std::function<bool()>& gone) {
+  CARVE_TRY_VOID(joined(validate(request.request)));
+  const auto start = world_.clock.now();
+  bool counted = false;
+  Result<Grant> result;
+  for (;;) {
+    {
+      const std::lock_guard commit(commit_);
+      result = try_allocate(caller, request);
+    }
+    const bool full = !result && result.error().code == Code::kResourceExhausted;
+    if (!full || !request.wait) break;
+    const auto waited = world_.clock.now() - start;
+    if (waited >= *request.wait) {
+      result = fail(Code::kDeadlineExceeded, "waited " +
+                                                 std::to_string(request.wait->count() / 1000) +
+                                                 " s, it still does not fit: " + result.error().what);
+      break;
+    }
+    if (gone && gone()) {
+      result = fail(Code::kCancelled, "the one who asked is gone");
+      break;
+    }
+    std::unique_lock lock(state_);
+    if (!counted) ++waiting_;
+    counted = true;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*request.wait - waited);
+    freed_.wait_for(lock, std::min<std::chrono::milliseconds>(kWaitStep, left + std::chrono::milliseconds(1)));
+  }
+  if (counted) {
+    const std::lock_guard lock(state_);
+    --waiting_;
+  }
+  return result;
+}
+
+Result<void> Agent::join(const Caller& caller, const std::string& slice) {
+  const std::lock_guard commit(commit_);
+  {
+    const std::lock_guard lock(state_);
+    const auto found = slices_.find(slice);
+    if (found == slices_.end()) return fail(Code::kNotFound, "no slice " + slice + " (it may have ended)");
+    CARVE_TRY_VOID(check_owner(caller, found->second.uid, slice));
+    if (found->second.keep) {
+      return fail(Code::kFailedPrecondition, "slice " + slice + " is a device for containers; nothing can join it");
+    }
+  }
+  if (caller.pid <= 0) {
+    return fail(Code::kFailedPrecondition, "the process that asks is in another PID namespace: run it on the host");
+  }
+  if (world_.cgroups == nullptr) return fail(Code::kUnavailable, world_.cgroup_error);
+  if (auto moved = world_.cgroups->join(slice, caller.pid); !moved) return fail_in("join " + slice, moved.error());
+  const std::lock_guard lock(state_);
+  slices_.at(slice).joined = true;
+  return {};
+}
+
+Result<void> Agent::release(const Caller& caller, const std::string& slice, bool kill) {
+  const std::lock_guard commit(commit_);
+  bool keep = false;
+  {
+    const std::lock_guard lock(state_);
+    const auto found = slices_.find(slice);
+    if (found == slices_.end()) return fail(Code::kNotFound, "no slice " + slice);
+    CARVE_TRY_VOID(check_owner(caller, found->second.uid, slice));
+    keep = found->second.keep;
+    if (keep && !kill && !found->second.registered.empty()) {
+      return fail(Code::kFailedPrecondition,
+                  "slice " + slice + " is in use by process " +
+                      std::to_string(found->second.registered.front()) + " (--force deletes it nevertheless)");
+    }
+  }
+  if (!keep && world_.cgroups != nullptr) {
+    const auto populated = world_.cgroups->populated(slice);
+    if (populated && *populated) {
+      if (!kill) return fail(Code::kFailedPrecondition, "slice " + slice + " still has processes (--force kills them)");
+      CARVE_TRY_VOID(world_.cgroups->kill(slice));
+      world_.cgroups->wake();
+      return {};  // the reaper ends it when the last one is gone
+    }
+  }
+  finish(slice, "released");
+  const std::lock_guard lock(state_);
+  if (!journal_error_.empty()) return fail(Code::kUnavailable, "journal: " + journal_error_);
+  return {};
+}
+
+void Agent::thaw() {
+  std::vector<std::string> due;
+  {
+    const std::lock_guard lock(state_);
+    for (const auto& [id, until] : throttled_until_) {
+      if (world_.clock.now() >= until) due.push_back(id);
+    }
+    for (const auto& id : due) throttled_until_.erase(id);
+  }
+  for (const auto& id : due) static_cast<void>(world_.cgroups->freeze(id, false));
+}
+
+void Agent::reap() {
+  thaw();
+  std::vector<std::string> ids;
+  {
+    const std::lock_guard lock(state_);
+    for (const auto& [id, slice] : slices_) {
+      if (!slice.keep) ids.push_back(id);
+    }
+  }
+  if (world_.cgroups == nullptr) return;
+  for (const auto& id : ids) {
+    const auto populated = world_.cgroups->populated(id);
+    if (populated && *populated) continue;
+    const std::lock_guard commit(commit_);
+    // Again, under the lock: somebody may have joined in between.
+    const auto again = world_.cgroups->populated(id);
+    if (again && *again) continue;
+    bool ended = false;
+    {
+      const std::lock_guard lock(state_);
+      const auto found = slices_.find(id);
+      if (found == slices_.end()) continue;
+      const bool late = world_.clock.now() - found->second.made > config_.start_time;
+      ended = found->second.joined || late || (!again && again.error().code == Code::kNotFound);
+    }
+    if (ended) finish(id, "its cgroup is empty");
+  }
+  const std::lock_guard commit(commit_);
+  retry_drops();
+}
+
+void Agent::run_reaper(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    reap();
+    if (world_.cgroups != nullptr) {
+      world_.cgroups->wait_change(kReapEvery);
+    } else {
+      std::unique_lock lock(state_);
+      freed_.wait_for(lock, kReapEvery);
+    }
+  }
+}
+
+void Agent::run_watch(Clock& clock, const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    watch();
+    bool idle = false;
+    {
+      const std::lock_guard lock(state_);
+      idle = slices_.empty();
+    }
+    clock.sleep_for(idle ? kWatchIdle : kWatchEvery, stop);
+  }
+}
+
+}  // namespace carve

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "app/agent/access.h"
+#include "app/agent/slice_table.h"
+#include "app/agent/watchdog.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/ledger/ledger.h"
+#include "core/policy/policy.h"
+#include "port/agent_api.h"
+#include "port/cgroups.h"
+#include "port/node_journal.h"
+#include "port/pages.h"
+#include "port/processes.h"
+#include "port/slice_devices.h"
+
+namespace carve {
+
+enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport };
+
+struct AgentConfig {
+  std::string runtime_folder;
+  std::string slices_folder;    // where the arbiter makes <id>/s
+  std::string masking_socket;
+  std::string library_folder;
+  std::string library_error;    // not empty: no fractions can be given, and why
+  std::vector<std::string> driver_mounts;
+  std::vector<AccessRule> access;
+  BreachAction on_memory = BreachAction::kKill;        // unregistered, foreign card, over the limit
+  BreachAction on_compute = BreachAction::kThrottle;
+  Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
+  WatchBounds bounds;
+  std::string version;
+  std::uint32_t page_abi = 0;
+};
+
+/// What the agent needs of the world; all outlive it.
+struct AgentWorld {
+  Gpu& gpu;
+  Pages& pages;
+  Cgroups* cgroups;          // nullptr: `cgroup_error` says why; only devices can be made then
+  std::string cgroup_error;
+  NodeJournal& journal;
+  SliceDevices& devices;
+  Processes& processes;
+  const Clock& clock;
+  Log& log;
+  /// Makes the link names for this driver version in the library folder.
+  std::function<Result<void>(const std::string& driver_version)> prepare_links;
+};
+
+/// The ledger's one writer on a machine without Kubernetes. Order of every change: journal (synced), cgroup,
+/// pages, answer; and back: pages, cgroup, ledger, journal. So whatever dies where, what the journal holds
+/// covers all that runs, and restore() takes away what does not run. Safe from any thread.
+class Agent final : public AgentApi {
+ public:
+  Agent(AgentConfig config, AgentWorld world);
+
+  /// Once, before serving: cards, then the journal's slices, held against cgroups and arbiter. A driver or an
+  /// arbiter that is away is no error; it heals later.
+  ///   errors  kDataLoss: the journal's slices contradict each other
+  Result<void> restore();
+
+  Result<Grant> allocate(const Caller& caller, const AllocateRequest& request,
+                         const std::function<bool()>& gone) override;
+  Result<void> join(const Caller& caller, const std::string& slice) override;
+  Result<void> release(const Caller& caller, const std::string& slice, bool kill) override;
+  Result<AgentView> view(const Caller& caller) override;
+
+  /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a second.
+  void reap();
+  /// One round of the second line, and of healing what was away. Takes as long as the driver's library does.
+  void watch();
+  /// The two loops, until `stop`.
+  void run_reaper(const std::stop_token& stop);
+  void run_watch(Clock& clock, const std::stop_token& stop);
+
+ private:
+  // lifecycle.cc; under commit_
+  Result<Grant> try_allocate(const Caller& caller, const AllocateRequest& request);
+  Result<void> bring_up(LiveSlice& slice);
+  void take_down(LiveSlice& slice);
+  void finish(const std::string& id, const std::string& why);
+  void retry_drops();
+  [[nodiscard]] PageOrder order_of(const LiveSlice& slice) const;
+  [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
+  [[nodiscard]] Grant grant_of(const LiveSlice& slice) const;
+  [[nodiscard]] std::string new_id(bool keep);
+  void thaw();
+  // restore.cc
+  Result<void> adopt_inventory();
+  Result<void> restore_records();
+  void reconcile_pages(const std::vector<PageSlice>& present);
+  // watch.cc
+  std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage);
+  void look_at_pages();
+  void act(const Breach& breach);
+  void throttle(const Breach& breach);
+  void note_event(const std::string& kind, const std::string& slice, const std::string& text);
+  void note_gpu_state();
+
+  AgentConfig config_;
+  AgentWorld world_;
+
+  std::mutex commit_;         // one change at a time, with its input and output; taken before state_
+  mutable std::mutex state_;  // everything below; never held across input or output
+  std::condition_variable freed_;
+  Ledger ledger_;
+  GpuInventory inventory_;
+  std::map<std::string, LiveSlice> slices_;
+  std::vector<GpuUsage> usage_;
+  std::vector<Sighting> sightings_;
+  std::vector<Owner> pending_drops_;  // ended, but the journal could not be written
+  std::deque<EventView> events_;
+  std::string journal_error_;
+  std::string arbiter_error_;
+  Code arbiter_code_ = Code::kUnavailable;
+  bool arbiter_ok_ = false;
+  GpuState gpu_state_seen_ = GpuState::kStarting;
+  std::uint32_t waiting_ = 0;
+  std::uint64_t next_number_ = 1;
+  std::uint32_t run_number_ = 0;
+  Watchdog watchdog_;
+  std::map<std::string, Clock::Time> throttled_until_;
+  bool inventory_stale_ = true;  // of the watching thread
+};
+
+}  // namespace carve

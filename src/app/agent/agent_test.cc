@@ -1,0 +1,297 @@
+#include "app/agent/agent.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "app/agent/testing/fakes.h"
+
+namespace carve {
+namespace {
+
+using fakes::ask;
+using fakes::Killed;
+using fakes::Machine;
+using fakes::root;
+
+AgentView view_of(Agent& agent) { return agent.view({}).value_or(AgentView{}); }
+
+std::set<std::string> ids_in(Agent& agent) {
+  std::set<std::string> ids;
+  const AgentView view = view_of(agent);
+  for (const auto& slice : view.slices) ids.insert(slice.id);
+  return ids;
+}
+
+TEST(Agent, GivesJoinsAndEndsASlice) {
+  Machine machine;
+  auto agent = machine.start();
+  ASSERT_TRUE(agent);
+  const auto grant = agent->allocate(root(), ask(4, 30), {});
+  ASSERT_TRUE(grant) << grant.error().what;
+  EXPECT_EQ(grant->cards.size(), 1U);
+  EXPECT_EQ(grant->hidden_minors.size(), 1U);
+  EXPECT_EQ(grant->slice_folder, "/run/carve/slices/" + grant->slice);
+  EXPECT_EQ(machine.pages.orders.count(grant->slice), 1U);
+  agent->reap();
+  EXPECT_EQ(ids_in(*agent).size(), 1U);  // nobody has joined yet
+  ASSERT_TRUE(agent->join(root(77), grant->slice));
+  agent->reap();
+  EXPECT_EQ(agent->view({})->slices[0].state, "running");
+  machine.cgroups.groups[grant->slice].clear();
+  agent->reap();
+  EXPECT_TRUE(ids_in(*agent).empty());
+  EXPECT_TRUE(machine.pages.orders.empty());
+  EXPECT_TRUE(machine.cgroups.groups.empty());
+  EXPECT_TRUE(machine.journal.state().records.empty());
+  EXPECT_TRUE(machine.journal.state().notes.empty());
+}
+
+TEST(Agent, ASliceThatNobodyJoinsEnds) {
+  Machine machine;
+  auto agent = machine.start();
+  ASSERT_TRUE(agent->allocate(root(), ask(4, 30), {}));
+  machine.clock.advance(std::chrono::seconds(31));
+  agent->reap();
+  EXPECT_TRUE(ids_in(*agent).empty());
+}
+
+TEST(Agent, RefusesWithTheNumbersAndChangesNothing) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto before = machine.fate.step;
+  const auto refused = agent->allocate(root(), ask(200, 30), {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+  EXPECT_NE(refused.error().what.find("140 GiB"), std::string::npos) << refused.error().what;
+  EXPECT_EQ(machine.fate.step, before);
+}
+
+TEST(Agent, OrdinaryUsersNeedARow) {
+  Machine machine;
+  AccessRule rule;
+  rule.gid = 500;
+  rule.max_memory = Bytes::gib(8);
+  rule.max_slices = 1;
+  rule.text = "group:carve";
+  auto agent = machine.start({rule});
+  const Caller stranger{10, 1000, {1000}};
+  const Caller member{10, 1001, {1001, 500}};
+  EXPECT_EQ(agent->allocate(stranger, ask(4, 30), {}).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(agent->allocate(member, ask(9, 30), {}).error().code, Code::kPermissionDenied);
+  const auto grant = agent->allocate(member, ask(4, 30), {});
+  ASSERT_TRUE(grant) << grant.error().what;
+  EXPECT_EQ(agent->allocate(member, ask(4, 30), {}).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(agent->join(stranger, grant->slice).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(agent->release(stranger, grant->slice, true).error().code, Code::kPermissionDenied);
+  EXPECT_TRUE(agent->join(member, grant->slice));
+}
+
+TEST(Agent, WaitsUntilItFits) {
+  Machine machine;
+  auto agent = machine.start();
+  auto first = agent->allocate(root(), ask(140, 100, 2), {});
+  ASSERT_TRUE(first) << first.error().what;
+  auto request = ask(4, 30);
+  EXPECT_EQ(agent->allocate(root(), request, {}).error().code, Code::kResourceExhausted);
+  request.wait = std::chrono::hours(1);
+  Result<Grant> second;
+  std::thread waiter([&] { second = agent->allocate(root(), request, {}); });
+  while (agent->view({})->waiting == 0) std::this_thread::yield();
+  ASSERT_TRUE(agent->release(root(), first->slice, false));
+  waiter.join();
+  EXPECT_TRUE(second) << second.error().what;
+  request.wait = std::chrono::hours(1);
+  auto all = ask(140, 100, 2);
+  all.wait = std::chrono::hours(1);
+  EXPECT_EQ(agent->allocate(root(), all, [] { return true; }).error().code, Code::kCancelled);
+  all.wait = std::chrono::milliseconds(0);
+  EXPECT_EQ(agent->allocate(root(), all, {}).error().code, Code::kDeadlineExceeded);
+}
+
+TEST(Agent, AFullDiskRefusesNewSlicesAndFreesOldOnes) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto grant = agent->allocate(root(), ask(4, 30), {});
+  ASSERT_TRUE(agent->join(root(77), grant->slice));
+  machine.journal.full = true;
+  const auto refused = agent->allocate(root(), ask(4, 30), {});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().what.find("disk full"), std::string::npos);
+  EXPECT_EQ(ids_in(*agent).size(), 1U);
+  machine.cgroups.groups[grant->slice].clear();
+  agent->reap();
+  EXPECT_TRUE(ids_in(*agent).empty());
+  EXPECT_EQ(agent->view({})->journal_error, "disk full");
+  machine.journal.full = false;
+  agent->reap();
+  EXPECT_TRUE(machine.journal.state().records.empty());
+  EXPECT_TRUE(agent->view({})->journal_error.empty());
+}
+
+TEST(Agent, AnArbiterThatIsAwayIsNamedAndNothingStaysBehind) {
+  Machine machine;
+  auto agent = machine.start();
+  machine.pages.away = true;
+  EXPECT_EQ(agent->allocate(root(), ask(4, 30), {}).error().code, Code::kUnavailable);
+  agent->reap();
+  EXPECT_TRUE(machine.cgroups.groups.empty());
+  EXPECT_TRUE(machine.journal.state().records.empty());
+  agent->watch();
+  EXPECT_EQ(agent->view({})->arbiter_state, "away");
+}
+
+TEST(Agent, PagesAreMadeAgainForAnArbiterThatLostThem) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto grant = agent->allocate(root(), ask(4, 30), {});
+  ASSERT_TRUE(agent->join(root(77), grant->slice));
+  machine.pages.orders.clear();
+  agent->watch();
+  EXPECT_EQ(machine.pages.orders.count(grant->slice), 1U);
+  machine.pages.orders["nobodys"] = {};
+  agent->watch();
+  EXPECT_EQ(machine.pages.orders.count("nobodys"), 0U);
+}
+
+TEST(Agent, ADeviceLivesUntilItIsReleased) {
+  Machine machine;
+  auto request = ask(4, 30);
+  request.keep = true;
+  std::string id;
+  {
+    auto agent = machine.start();
+    const auto grant = agent->allocate(root(), request, {});
+    ASSERT_TRUE(grant);
+    id = grant->slice;
+    EXPECT_EQ(grant->device, "carve.elasticgpu.io/slice=" + id);
+    EXPECT_EQ(machine.devices.published.count(id), 1U);
+  }
+  machine.devices.published.clear();  // a reboot: /var/run is empty
+  machine.pages.orders.clear();
+  auto agent = machine.start();
+  EXPECT_EQ(ids_in(*agent), std::set<std::string>{id});
+  EXPECT_EQ(machine.devices.published.count(id), 1U);
+  machine.clock.advance(std::chrono::hours(1));
+  agent->reap();
+  agent->watch();
+  EXPECT_EQ(machine.pages.orders.count(id), 1U);
+  ASSERT_TRUE(agent->release(root(), id, false));
+  EXPECT_TRUE(ids_in(*agent).empty());
+  EXPECT_TRUE(machine.devices.published.empty());
+}
+
+/// A history of one slice's life; returns at the step that the fate chose.
+void live(Machine& machine, Agent& agent) {
+  const auto first = agent.allocate(root(), ask(4, 30), {});
+  ASSERT_TRUE(agent.join(root(77), first->slice));
+  const auto second = agent.allocate(root(), ask(8, 50, 2), {});
+  ASSERT_TRUE(agent.join(root(78), second->slice));
+  machine.cgroups.groups[first->slice].clear();
+  agent.reap();
+}
+
+TEST(Agent, KilledAtAnyStepItsLedgerIsWhatRuns) {
+  int steps = 0;
+  {
+    Machine machine;
+    auto agent = machine.start();
+    live(machine, *agent);
+    steps = machine.fate.step;
+  }
+  ASSERT_GT(steps, 8);
+  for (int die_at = 1; die_at <= steps; ++die_at) {
+    Machine machine;
+    auto agent = machine.start();
+    machine.fate.die_at = die_at;
+    EXPECT_THROW(live(machine, *agent), Killed) << die_at;
+    machine.fate.die_at = 0;
+    static_cast<void>(agent.release());  // killed: no destructor runs
+    auto next = machine.start();
+    ASSERT_TRUE(next) << die_at;
+    next->watch();
+    EXPECT_EQ(ids_in(*next), machine.running()) << "killed at step " << die_at;
+    std::set<std::string> pages;
+    for (const auto& [id, order] : machine.pages.orders) pages.insert(id);
+    EXPECT_EQ(pages, machine.running()) << "killed at step " << die_at;
+    const AgentView view = view_of(*next);
+    Bytes held;
+    for (const auto& card : view.cards) held += card.set_aside;
+    Bytes granted;
+    for (const auto& slice : view.slices) {
+      for (const auto& card : slice.cards) granted += card.limit;
+    }
+    EXPECT_EQ(held, granted);
+  }
+  std::printf("killed at each of %d steps\n", steps);
+}
+
+TEST(Agent, WithoutADriverSlicesStayAndHeal) {
+  Machine machine;
+  std::string id;
+  {
+    auto agent = machine.start();
+    const auto grant = agent->allocate(root(), ask(4, 30), {});
+    ASSERT_TRUE(agent->join(root(77), grant->slice));
+    id = grant->slice;
+  }
+  machine.gpu.now_state = GpuState::kHanging;
+  auto agent = machine.start();
+  ASSERT_TRUE(agent);
+  EXPECT_EQ(ids_in(*agent), std::set<std::string>{id});
+  EXPECT_FALSE(agent->allocate(root(), ask(4, 30), {}));
+  machine.gpu.now_state = GpuState::kOk;
+  agent->watch();
+  EXPECT_EQ(view_of(*agent).cards.size(), 2U);
+  EXPECT_TRUE(agent->allocate(root(), ask(4, 30), {}));
+}
+
+TEST(Agent, TheSecondLineKillsWhatGoesAroundTheLibrary) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto grant = agent->allocate(root(), ask(4, 30), {});
+  ASSERT_TRUE(agent->join(root(77), grant->slice));
+  ASSERT_TRUE(agent->join(root(78), grant->slice));
+  const std::string card = grant->cards[0].card.str();
+  machine.pages.hellos[grant->slice] = {77};
+  machine.gpu.processes[card] = {{77, Bytes::gib(1), 20}, {78, Bytes::gib(1), 20}, {999, Bytes::gib(2), 5}};
+  for (int i = 0; i < 4; ++i) {
+    agent->watch();
+    machine.clock.advance(std::chrono::milliseconds(250));
+  }
+  EXPECT_EQ(machine.processes.killed, std::set<std::int32_t>{78});
+  const AgentView view = view_of(*agent);
+  EXPECT_NE(view.slices[0].state.find("breach-unregistered"), std::string::npos);
+  EXPECT_FALSE(view.events.empty());
+  std::size_t foreign = 0;
+  for (const auto& c : view.cards) foreign += c.foreign.size();
+  EXPECT_EQ(foreign, 1U);
+  EXPECT_EQ(machine.pages.overheads[grant->slice + "/0"], Bytes::gib(2));
+}
+
+TEST(Agent, ThrottlingFreezesForAWhileOnly) {
+  Machine machine;
+  auto agent = machine.start();
+  auto request = ask(4, 30);
+  request.request.share = ShareClass::kFixed;
+  const auto grant = agent->allocate(root(), request, {});
+  ASSERT_TRUE(agent->join(root(77), grant->slice));
+  machine.pages.hellos[grant->slice] = {77};
+  machine.gpu.processes[grant->cards[0].card.str()] = {{77, Bytes::gib(1), 100}};
+  bool frozen = false;
+  bool thawed = false;
+  for (int i = 0; i < 40; ++i) {
+    agent->watch();
+    agent->reap();
+    const bool now = machine.cgroups.frozen.count(grant->slice) != 0;
+    thawed = thawed || (frozen && !now);
+    frozen = frozen || now;
+    machine.clock.advance(std::chrono::milliseconds(250));
+  }
+  EXPECT_TRUE(frozen);
+  EXPECT_TRUE(thawed);
+  EXPECT_TRUE(machine.processes.killed.empty());
+}
+
+}  // namespace
+}  // namespace carve

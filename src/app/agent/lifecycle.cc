@@ -1,0 +1,215 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "app/agent/agent.h"
+
+// How slices begin and end. Everything here runs under commit_.
+namespace carve {
+namespace {
+
+/// What one context costs the driver, charged in advance; the watchdog corrects it by NVML within a second.
+/// Rounded from nvidia-smi outputs of a first cuCtxCreate; one row per architecture name in the model.
+struct ContextRow {
+  const char* model;
+  Bytes bytes;
+};
+constexpr std::array<ContextRow, 7> kContextBytes = {{{"H200", Bytes::mib(520)},
+                                                      {"H100", Bytes::mib(520)},
+                                                      {"A100", Bytes::mib(420)},
+                                                      {"A10", Bytes::mib(260)},
+                                                      {"L40", Bytes::mib(400)},
+                                                      {"V100", Bytes::mib(300)},
+                                                      {"T4", Bytes::mib(160)}}};
+constexpr Bytes kContextDefault = Bytes::mib(300);
+
+Bytes context_bytes(const std::string& model) {
+  for (const auto& row : kContextBytes) {
+    if (model_matches(model, row.model)) return row.bytes;
+  }
+  return kContextDefault;
+}
+
+}  // namespace
+
+std::string Agent::new_id(bool keep) {
+  return fmt::format("{}-{:06x}-{}", keep ? "dev" : "run", run_number_ & 0xFFFFFFU, next_number_++);
+}
+
+PageOrder Agent::order_of(const LiveSlice& slice) const {
+  PageOrder order;
+  order.id = slice.id;
+  order.slices = slice.slices;
+  for (const auto& card : slice.slices) {
+    const CardState* state = ledger_.find(card.card);
+    order.context_bytes.push_back(context_bytes(state != nullptr ? state->card.model : std::string()));
+  }
+  return order;
+}
+
+SliceDevice Agent::device_of(const LiveSlice& slice) const {
+  SliceDevice device;
+  device.id = slice.id;
+  device.whole = slice.whole();
+  for (const auto& card : slice.slices) {
+    const CardState* state = ledger_.find(card.card);
+    if (state != nullptr && state->card.minor >= 0) device.minors.push_back(state->card.minor);
+  }
+  device.slice_folder = config_.slices_folder + "/" + slice.id;
+  device.library_folder = config_.library_folder;
+  device.driver_version = inventory_.driver_version;
+  device.driver = inventory_.files;
+  device.driver_mounts = config_.driver_mounts;
+  return device;
+}
+
+Grant Agent::grant_of(const LiveSlice& slice) const {
+  Grant grant;
+  grant.slice = slice.id;
+  grant.whole = slice.whole();
+  if (!grant.whole) grant.slice_folder = config_.slices_folder + "/" + slice.id;
+  grant.library_folder = config_.library_folder;
+  grant.runtime_folder = config_.runtime_folder;
+  grant.driver_version = inventory_.driver_version;
+  grant.driver = inventory_.files;
+  grant.masking_socket = config_.masking_socket;
+  if (slice.keep) grant.device = "carve.elasticgpu.io/slice=" + slice.id;
+  for (const auto& card : slice.slices) {
+    const CardState* state = ledger_.find(card.card);
+    if (state == nullptr) continue;
+    grant.cards.push_back({card.card, state->card.model, state->card.minor, card.memory, card.compute});
+  }
+  for (const auto& state : ledger_.cards()) {
+    const bool own = slice.card_index(state.card.id).has_value();
+    if (!own && state.card.minor >= 0) grant.hidden_minors.push_back(state.card.minor);
+  }
+  return grant;
+}
+
+Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& request) {
+  CARVE_TRY(const PolicyRow* policy, policy_named(request.policy));
+  if (!request.keep && world_.cgroups == nullptr) return fail(Code::kUnavailable, world_.cgroup_error);
+  LiveSlice slice;
+  std::vector<Slice> slices;
+  {
+    const std::lock_guard lock(state_);
+    if (!request.request.whole && !config_.library_error.empty()) {
+      return fail(Code::kFailedPrecondition, "no fractions can be given: " + config_.library_error);
+    }
+    const auto living = static_cast<std::uint32_t>(
+        std::count_if(slices_.begin(), slices_.end(), [&](const auto& s) { return s.second.uid == caller.uid; }));
+    CARVE_TRY_VOID(check_access(config_.access, caller, request.request, living));
+    if (ledger_.cards().empty()) {
+      return fail(Code::kUnavailable, std::string("no card on this machine: NVML is ") +
+                                          to_string(world_.gpu.state()) + " (" + world_.gpu.reason() + ")");
+    }
+    slice.id = new_id(request.keep);
+    slice.keep = request.keep;
+    slice.uid = caller.uid;
+    slice.name = plain_name(request.name);
+    slice.made = world_.clock.now();
+    CARVE_TRY(const auto placed, place(ledger_, inventory_.links, request.request, *policy));
+    slices = slices_for(slice.owner(), kPart, request.request, placed);
+    CARVE_TRY_VOID(ledger_.add(slices));
+    slice.slices = slices;
+  }
+  CARVE_TRY(const auto record, record_of(0, slices));
+  auto written = world_.journal.append({PutRecord{record}, PutNote{slice.id, note_of(slice)}});
+  if (written) written = bring_up(slice);
+  const std::lock_guard lock(state_);
+  if (!written) {
+    static_cast<void>(ledger_.remove(slice.owner(), kPart));
+    // Nothing of it may stay in the journal, if it got there.
+    if (world_.journal.state().records.count(slice.owner()) != 0) pending_drops_.push_back(slice.owner());
+    return tl::unexpected(written.error());
+  }
+  journal_error_.clear();
+  const Grant grant = grant_of(slice);
+  slices_.emplace(slice.id, std::move(slice));
+  return grant;
+}
+
+Result<void> Agent::bring_up(LiveSlice& slice) {
+  PageOrder order;
+  SliceDevice device;
+  {
+    const std::lock_guard lock(state_);
+    order = order_of(slice);
+    device = device_of(slice);
+  }
+  Result<void> done;
+  if (!slice.keep) done = world_.cgroups->create(slice.id);
+  if (done && !slice.whole()) done = world_.pages.put(order);
+  if (done && slice.keep) done = world_.devices.publish(device);
+  if (!done) {
+    world_.log.warn("slice could not be set up", {{"slice", slice.id}, {"error", done.error().what}});
+    take_down(slice);
+  }
+  return done;
+}
+
+void Agent::take_down(LiveSlice& slice) {
+  // Each step may fail because somebody is away; what stays is found and taken away when he is back.
+  if (slice.keep) static_cast<void>(world_.devices.withdraw(slice.id));
+  if (!slice.whole()) {
+    if (auto dropped = world_.pages.drop(slice.id); !dropped) {
+      world_.log.warn("pages stay until the arbiter is back",
+                      {{"slice", slice.id}, {"error", dropped.error().what}});
+    }
+  }
+  if (!slice.keep && world_.cgroups != nullptr) {
+    if (auto removed = world_.cgroups->remove(slice.id); !removed) {
+      world_.log.warn("cgroup stays", {{"slice", slice.id}, {"error", removed.error().what}});
+    }
+  }
+}
+
+void Agent::finish(const std::string& id, const std::string& why) {
+  LiveSlice slice;
+  {
+    const std::lock_guard lock(state_);
+    const auto found = slices_.find(id);
+    if (found == slices_.end()) return;
+    slice = found->second;
+  }
+  // A device is gone only when the journal says so: nothing else tells after a restart.
+  if (slice.keep) {
+    const auto dropped = world_.journal.append({DropOwner{slice.owner()}, PutNote{id, ""}});
+    const std::lock_guard lock(state_);
+    journal_error_ = dropped ? std::string() : dropped.error().what;
+    if (!dropped) return;
+  }
+  take_down(slice);
+  {
+    const std::lock_guard lock(state_);
+    static_cast<void>(ledger_.remove(slice.owner(), kPart));
+    slices_.erase(id);
+    throttled_until_.erase(id);
+    // Its cgroup is the truth after a restart: the card is free even while the journal cannot be written.
+    if (!slice.keep) pending_drops_.push_back(slice.owner());
+  }
+  retry_drops();
+  freed_.notify_all();
+  world_.log.info("slice ended", {{"slice", id}, {"why", why}});
+}
+
+void Agent::retry_drops() {
+  std::vector<Owner> owners;
+  {
+    const std::lock_guard lock(state_);
+    owners = pending_drops_;
+  }
+  if (owners.empty()) return;
+  std::vector<JournalEvent> events;
+  for (const auto& owner : owners) {
+    if (world_.journal.state().records.count(owner) != 0) events.emplace_back(DropOwner{owner});
+    if (world_.journal.state().notes.count(owner.uid) != 0) events.emplace_back(PutNote{owner.uid, ""});
+  }
+  const auto written = events.empty() ? Result<void>() : world_.journal.append(events);
+  const std::lock_guard lock(state_);
+  journal_error_ = written ? std::string() : written.error().what;
+  if (written) pending_drops_.clear();
+}
+
+}  // namespace carve

@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <random>
+
+#include "app/agent/agent.h"
+
+// What happens at the start: cards, journal, cgroups and arbiter are brought to one story.
+namespace carve {
+
+Result<void> Agent::adopt_inventory() {
+  auto inventory = world_.gpu.inventory();
+  if (!inventory) return tl::unexpected(inventory.error());
+  if (config_.library_error.empty() && world_.prepare_links) {
+    if (auto made = world_.prepare_links(inventory->driver_version); !made) {
+      const std::lock_guard lock(state_);
+      config_.library_error = made.error().what;
+    }
+  }
+  const std::lock_guard lock(state_);
+  for (const auto& card : inventory->cards) {
+    if (auto put = ledger_.put_card(card); !put) {
+      world_.log.error("card is not used", {{"card", card.id.str()}, {"error", put.error().what}});
+    }
+  }
+  // A card that the driver does not list any more is unhealthy, or gone when nobody holds on it.
+  std::vector<CardId> missing;
+  for (const auto& state : ledger_.cards()) {
+    const bool listed = std::any_of(inventory->cards.begin(), inventory->cards.end(),
+                                    [&](const Card& card) { return card.id == state.card.id; });
+    if (!listed) missing.push_back(state.card.id);
+  }
+  for (const auto& card : missing) {
+    if (!ledger_.remove_card(card)) {
+      static_cast<void>(ledger_.set_health(card, {false, "the driver does not list it any more"}));
+    }
+  }
+  inventory_ = std::move(*inventory);
+  return {};
+}
+
+Result<void> Agent::restore_records() {
+  const JournalState journal = world_.journal.state();
+  const std::lock_guard lock(state_);
+  for (const auto& [owner, record] : journal.records) {
+    LiveSlice slice;
+    slice.id = owner.uid;
+    slice.slices = slices_of(record);
+    slice.made = world_.clock.now();
+    if (const auto note = journal.notes.find(owner.uid); note != journal.notes.end()) read_note(note->second, &slice);
+    for (const auto& held : slice.slices) {
+      if (ledger_.find(held.card) != nullptr) continue;
+      // The driver does not list it now (or hangs): the slice keeps its place on the card's stand-in.
+      Card stand_in;
+      stand_in.id = held.card;
+      stand_in.model = "unknown";
+      stand_in.memory = Bytes::max();
+      stand_in.health = {false, "not listed by the driver since the agent started"};
+      CARVE_TRY_VOID(ledger_.put_card(stand_in));
+    }
+    if (auto added = ledger_.add(slice.slices, Ledger::Admission::kRestored); !added) {
+      return fail(Code::kDataLoss, "the journal's slice " + owner.uid + " does not fit: " + added.error().what);
+    }
+    slices_.emplace(slice.id, std::move(slice));
+  }
+  return {};
+}
+
+Result<void> Agent::restore() {
+  {
+    std::random_device random;
+    const std::lock_guard lock(state_);
+    run_number_ = static_cast<std::uint32_t>(random());
+  }
+  if (auto cards = adopt_inventory(); !cards) {
+    world_.log.warn("cards are not known yet", {{"reason", cards.error().what}});
+  } else {
+    inventory_stale_ = false;
+  }
+  CARVE_TRY_VOID(restore_records());
+  // Processes without a record would have a card that nobody gave them.
+  if (world_.cgroups != nullptr) {
+    CARVE_TRY(const auto groups, world_.cgroups->list());
+    for (const auto& id : groups) {
+      const auto populated = world_.cgroups->populated(id);
+      const std::lock_guard commit(commit_);
+      bool known = false;
+      {
+        const std::lock_guard lock(state_);
+        const auto found = slices_.find(id);
+        known = found != slices_.end();
+        if (known) found->second.joined = true;
+      }
+      if (known) {
+        static_cast<void>(world_.cgroups->freeze(id, false));  // the one before may have died while throttling
+        continue;
+      }
+      if (populated && *populated) {
+        world_.log.error("processes in a cgroup of ours without a record are ended", {{"cgroup", id}});
+        static_cast<void>(world_.cgroups->kill(id));
+        const std::lock_guard lock(state_);
+        events_.push_back({0, "no-record", id, "its processes had no record in the journal and were ended"});
+      }
+      static_cast<void>(world_.cgroups->remove(id));
+    }
+  }
+  const auto devices = world_.devices.list();
+  std::vector<SliceDevice> publish;
+  std::vector<std::string> withdraw;
+  {
+    const std::lock_guard lock(state_);
+    for (const auto& id : devices ? *devices : std::vector<std::string>()) {
+      const auto found = slices_.find(id);
+      if (found == slices_.end() || !found->second.keep) withdraw.push_back(id);
+    }
+    for (const auto& [id, slice] : slices_) {
+      if (slice.keep && !inventory_.cards.empty()) publish.push_back(device_of(slice));
+    }
+  }
+  for (const auto& id : withdraw) static_cast<void>(world_.devices.withdraw(id));
+  for (const auto& device : publish) static_cast<void>(world_.devices.publish(device));
+  reap();
+  look_at_pages();
+  return {};
+}
+
+void Agent::reconcile_pages(const std::vector<PageSlice>& present) {
+  const std::lock_guard commit(commit_);
+  std::vector<std::string> drop;
+  std::vector<PageOrder> put;
+  {
+    const std::lock_guard lock(state_);
+    for (const auto& pages : present) {
+      const auto found = slices_.find(pages.id);
+      if (found == slices_.end() || found->second.whole()) drop.push_back(pages.id);
+    }
+    for (const auto& [id, slice] : slices_) {
+      const bool there = std::any_of(present.begin(), present.end(), [&id = id](const auto& p) { return p.id == id; });
+      // Made while the list was under way: it is there by now.
+      const bool fresh = world_.clock.now() - slice.made < std::chrono::seconds(1) && !slice.joined;
+      if (!there && !fresh && !slice.whole()) put.push_back(order_of(slice));
+    }
+  }
+  for (const auto& id : drop) static_cast<void>(world_.pages.drop(id));
+  for (const auto& order : put) {
+    const auto done = world_.pages.put(order);
+    world_.log.info("pages made again", {{"slice", order.id}, {"ok", done.has_value()}});
+  }
+}
+
+}  // namespace carve

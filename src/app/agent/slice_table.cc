@@ -1,0 +1,69 @@
+#include "app/agent/slice_table.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace carve {
+
+std::optional<std::size_t> LiveSlice::card_index(const CardId& card) const {
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (slices[i].card == card) return i;
+  }
+  return std::nullopt;
+}
+
+void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
+  Sample sample{now, std::vector<std::uint64_t>(slices.size(), 0)};
+  announced.assign(slices.size(), Bytes());
+  for (const auto& card : pages.cards) {
+    const auto index = card_index(card.card);
+    if (!index) continue;
+    sample.busy_ns[*index] = card.busy_ns;
+    announced[*index] = card.announced;
+  }
+  registered.clear();
+  for (const auto& process : pages.processes) registered.push_back(process.pid);
+  samples.push_back(std::move(sample));
+  while (samples.size() > 2 && samples.front().at + std::chrono::seconds(2) < now) samples.pop_front();
+}
+
+double LiveSlice::delivered_percent(std::size_t index) const {
+  if (samples.size() < 2) return 0;
+  const Sample& last = samples.back();
+  // The youngest sample that is at least a second old, or the oldest there is.
+  const Sample* first = &samples.front();
+  for (const auto& sample : samples) {
+    if (last.at - sample.at >= std::chrono::seconds(1)) first = &sample;
+  }
+  const auto span = static_cast<double>((last.at - first->at).count());
+  const std::uint64_t before = first->busy_ns[index];
+  const std::uint64_t after = last.busy_ns[index];
+  if (span <= 0 || after <= before) return 0;
+  return std::min(100.0, 100.0 * static_cast<double>(after - before) / span);
+}
+
+std::string plain_name(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (out.size() == 100) break;
+    out += c >= 0x20 && c < 0x7f ? c : '?';
+  }
+  return out;
+}
+
+std::string note_of(const LiveSlice& slice) {
+  return std::string("keep=") + (slice.keep ? "1" : "0") + " uid=" + std::to_string(slice.uid) +
+         " name=" + plain_name(slice.name);
+}
+
+void read_note(const std::string& text, LiveSlice* slice) {
+  slice->keep = text.rfind("keep=1", 0) == 0;
+  const auto uid = text.find(" uid=");
+  if (uid != std::string::npos) {
+    slice->uid = static_cast<std::uint32_t>(std::strtoul(text.c_str() + uid + 5, nullptr, 10));
+  }
+  const auto name = text.find(" name=");
+  if (name != std::string::npos) slice->name = text.substr(name + 6);
+}
+
+}  // namespace carve

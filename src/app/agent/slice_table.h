@@ -1,0 +1,58 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/model/slice.h"
+#include "port/pages.h"
+
+namespace carve {
+
+/// A slice folder's life as this agent knows it: what stands in the journal (record and note), and what was
+/// last seen of it.
+struct LiveSlice {
+  std::string id;             // also the owner's UID, the cgroup's, the folder's and the device's name
+  bool keep = false;          // until it is released; else until its cgroup is empty
+  std::uint32_t uid = 0;
+  std::string name;
+  std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
+
+  bool joined = false;        // a process was in its cgroup
+  Clock::Time made{};
+  std::string remark;         // what the watchdog did, shown as its state
+
+  // What the pages last said, and when: for delivered compute.
+  struct Sample {
+    Clock::Time at;
+    std::vector<std::uint64_t> busy_ns;  // per card
+  };
+  std::deque<Sample> samples;
+  std::vector<Bytes> announced;          // per card
+  std::vector<std::int32_t> registered;  // host PIDs that said hello
+  std::vector<std::int32_t> members;     // host PIDs in its cgroup
+
+  [[nodiscard]] Owner owner() const { return {OwnerKind::kLocal, id}; }
+  [[nodiscard]] bool whole() const { return !slices.empty() && slices.front().whole; }
+  /// Index of the card in `slices`; nullopt when it has nothing there.
+  [[nodiscard]] std::optional<std::size_t> card_index(const CardId& card) const;
+  /// Takes in what the pages say now; samples older than two seconds go.
+  void take(const PageSlice& pages, Clock::Time now);
+  /// GPU time delivered on card `index` in the last second, in per cent, by the pages.
+  [[nodiscard]] double delivered_percent(std::size_t index) const;
+};
+
+inline constexpr char kPart[] = "main";
+
+/// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py".
+[[nodiscard]] std::string note_of(const LiveSlice& slice);
+/// Reads it back; what is missing keeps its default.
+void read_note(const std::string& text, LiveSlice* slice);
+
+/// Printable ASCII, at most 100 characters: what may stand in a note and on a terminal.
+[[nodiscard]] std::string plain_name(const std::string& text);
+
+}  // namespace carve

@@ -1,0 +1,242 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "app/agent/agent.h"
+
+// The world in memory. `die` throws at the n-th step that touches it, as kill -9 would: what was done stays.
+namespace carve::fakes {
+
+struct Killed {};
+
+/// Counts steps that change the world, and dies at one of them.
+struct Fate {
+  int step = 0;
+  int die_at = 0;       // 0: never
+  void before() {
+    if (++step == die_at) throw Killed{};
+  }
+};
+
+class FakeGpu final : public Gpu {
+ public:
+  FakeGpu() {
+    for (int i = 0; i < 2; ++i) {
+      Card card;
+      card.id = CardId("GPU-" + std::to_string(i));
+      card.vendor = "nvidia";
+      card.model = "NVIDIA H200";
+      card.memory = Bytes::gib(140);
+      card.minor = i;
+      listed.cards.push_back(card);
+      listed.pci_bus_ids.push_back("0000:0" + std::to_string(i) + ":00.0");
+    }
+    listed.driver_version = "580.1";
+    listed.files = {"/d/libcuda.so.1", "/d/libnvidia-ml.so.1"};
+  }
+  Result<GpuInventory> inventory() override {
+    if (now_state != GpuState::kOk) return fail(Code::kUnavailable, "no driver");
+    return listed;
+  }
+  Result<std::vector<GpuUsage>> usage() override {
+    if (now_state != GpuState::kOk) return fail(Code::kUnavailable, "no driver");
+    std::vector<GpuUsage> all;
+    for (const auto& card : listed.cards) {
+      GpuUsage usage;
+      usage.card = card.id;
+      usage.processes = processes[card.id.str()];
+      all.push_back(usage);
+    }
+    return all;
+  }
+  [[nodiscard]] GpuState state() const override { return now_state; }
+  [[nodiscard]] std::string reason() const override { return now_state == GpuState::kOk ? "" : "no driver"; }
+  GpuInventory listed;
+  GpuState now_state = GpuState::kOk;
+  std::map<std::string, std::vector<GpuProcess>> processes;
+};
+
+class FakePages final : public Pages {
+ public:
+  explicit FakePages(Fate& fate) : fate_(fate) {}
+  Result<void> put(const PageOrder& order) override {
+    if (away) return fail(Code::kUnavailable, "arbiter away");
+    fate_.before();
+    orders[order.id] = order;
+    return {};
+  }
+  Result<void> drop(const std::string& id) override {
+    if (away) return fail(Code::kUnavailable, "arbiter away");
+    fate_.before();
+    orders.erase(id);
+    return {};
+  }
+  Result<std::vector<PageSlice>> list() override {
+    if (away) return fail(Code::kUnavailable, "arbiter away");
+    std::vector<PageSlice> all;
+    for (const auto& [id, order] : orders) {
+      PageSlice slice;
+      slice.id = id;
+      for (const auto& card : order.slices) slice.cards.push_back({card.card, Bytes(), busy_ns[id], 0});
+      for (const auto pid : hellos[id]) slice.processes.push_back({pid});
+      all.push_back(slice);
+    }
+    return all;
+  }
+  Result<void> set_overhead(const std::string& id, std::uint32_t index, Bytes bytes) override {
+    overheads[id + "/" + std::to_string(index)] = bytes;
+    return {};
+  }
+  bool away = false;
+  std::map<std::string, PageOrder> orders;
+  std::map<std::string, std::set<std::int32_t>> hellos;
+  std::map<std::string, std::uint64_t> busy_ns;
+  std::map<std::string, Bytes> overheads;
+
+ private:
+  Fate& fate_;
+};
+
+class FakeCgroups final : public Cgroups {
+ public:
+  explicit FakeCgroups(Fate& fate) : fate_(fate) {}
+  Result<void> create(const std::string& id) override {
+    fate_.before();
+    groups[id];
+    return {};
+  }
+  Result<void> join(const std::string& id, std::int32_t pid) override {
+    fate_.before();
+    groups.at(id).insert(pid);
+    return {};
+  }
+  Result<bool> populated(const std::string& id) override {
+    const auto found = groups.find(id);
+    if (found == groups.end()) return fail(Code::kNotFound, "no cgroup");
+    return !found->second.empty();
+  }
+  Result<std::vector<std::int32_t>> pids(const std::string& id) override {
+    return std::vector<std::int32_t>(groups[id].begin(), groups[id].end());
+  }
+  Result<void> freeze(const std::string& id, bool on) override {
+    if (on) frozen.insert(id);
+    if (!on) frozen.erase(id);
+    return {};
+  }
+  Result<void> kill(const std::string& id) override {
+    groups[id].clear();
+    return {};
+  }
+  Result<void> remove(const std::string& id) override {
+    fate_.before();
+    groups.erase(id);
+    return {};
+  }
+  Result<std::vector<std::string>> list() override {
+    std::vector<std::string> ids;
+    for (const auto& [id, members] : groups) ids.push_back(id);
+    return ids;
+  }
+  void wait_change(std::chrono::milliseconds) override {}
+  void wake() override {}
+  [[nodiscard]] std::string slice_of(std::int32_t pid) const override {
+    for (const auto& [id, members] : groups) {
+      if (members.count(pid) != 0) return id;
+    }
+    return {};
+  }
+  std::map<std::string, std::set<std::int32_t>> groups;
+  std::set<std::string> frozen;
+
+ private:
+  Fate& fate_;
+};
+
+class FakeJournal final : public NodeJournal {
+ public:
+  explicit FakeJournal(Fate& fate) : fate_(fate) {}
+  Result<void> append(const std::vector<JournalEvent>& events) override {
+    if (full) return fail(Code::kResourceExhausted, "disk full");
+    fate_.before();
+    return apply_all(state_, events);
+  }
+  [[nodiscard]] const JournalState& state() const override { return state_; }
+  bool full = false;
+
+ private:
+  Fate& fate_;
+  JournalState state_;
+};
+
+class FakeDevices final : public SliceDevices {
+ public:
+  Result<void> publish(const SliceDevice& device) override {
+    published.insert(device.id);
+    return {};
+  }
+  Result<void> withdraw(const std::string& id) override {
+    published.erase(id);
+    return {};
+  }
+  Result<std::vector<std::string>> list() override {
+    return std::vector<std::string>(published.begin(), published.end());
+  }
+  std::set<std::string> published;
+};
+
+class FakeProcesses final : public Processes {
+ public:
+  [[nodiscard]] std::string command(std::int32_t) const override { return "job"; }
+  [[nodiscard]] std::string slice_seen_by(std::int32_t) const override { return {}; }
+  void kill(std::int32_t pid) override { killed.insert(pid); }
+  std::set<std::int32_t> killed;
+};
+
+/// One machine that survives its agents.
+struct Machine {
+  Fate fate;
+  FakeGpu gpu;
+  FakePages pages{fate};
+  FakeCgroups cgroups{fate};
+  FakeJournal journal{fate};
+  FakeDevices devices;
+  FakeProcesses processes;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+
+  std::unique_ptr<Agent> start(const std::vector<AccessRule>& access = {}) {
+    AgentConfig config;
+    config.slices_folder = "/run/carve/slices";
+    config.access = access;
+    auto agent = std::make_unique<Agent>(
+        config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, {}});
+    const auto restored = agent->restore();
+    if (!restored) return nullptr;
+    return agent;
+  }
+  /// What all views must agree on: the slices that the ledger holds are those whose cgroup has processes.
+  [[nodiscard]] std::set<std::string> running() const {
+    std::set<std::string> ids;
+    for (const auto& [id, members] : cgroups.groups) {
+      if (!members.empty()) ids.insert(id);
+    }
+    return ids;
+  }
+};
+
+inline AllocateRequest ask(std::uint64_t gib, std::uint32_t compute, std::uint32_t count = 1) {
+  AllocateRequest request;
+  request.request.count = count;
+  request.request.memory = MemoryAsk::of(Bytes::gib(gib));
+  request.request.compute = CoreShare(compute);
+  request.name = "job";
+  return request;
+}
+
+inline Caller root(std::int32_t pid = 100) { return {pid, 0, {0}}; }
+
+}  // namespace carve::fakes

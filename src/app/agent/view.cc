@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <set>
+
+#include "app/agent/agent.h"
+
+// What inspect, top and doctor see: copies of what the last round saw, no waiting for anybody.
+namespace carve {
+namespace {
+
+ProcessView process_view(const Processes& processes, std::int32_t pid) {
+  ProcessView view;
+  view.pid = pid;
+  view.command = plain_name(processes.command(pid));
+  return view;
+}
+
+/// Every process of the slice: on a card (one line per card), registered, or merely a member.
+std::vector<ProcessView> processes_of(const LiveSlice& slice, const std::vector<Sighting>& sightings,
+                                      const Processes& processes) {
+  std::vector<ProcessView> views;
+  const std::set<std::int32_t> registered(slice.registered.begin(), slice.registered.end());
+  std::set<std::int32_t> shown;
+  for (const auto& s : sightings) {
+    if (s.slice != slice.id) continue;
+    auto view = process_view(processes, s.process.pid);
+    view.card = s.card.str();
+    view.memory = s.process.memory;
+    view.sm_percent = s.process.sm_percent;
+    view.registered = registered.count(s.process.pid) != 0;
+    shown.insert(s.process.pid);
+    views.push_back(std::move(view));
+  }
+  std::set<std::int32_t> rest = registered;
+  rest.insert(slice.members.begin(), slice.members.end());
+  for (const auto pid : rest) {
+    if (shown.count(pid) != 0) continue;
+    auto view = process_view(processes, pid);
+    view.registered = registered.count(pid) != 0;
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sightings, const Processes& processes) {
+  SliceView view;
+  view.id = slice.id;
+  view.kind = slice.keep ? "device" : "run";
+  view.name = slice.name;
+  view.uid = slice.uid;
+  view.whole = slice.whole();
+  view.share = slice.slices.front().share;
+  view.priority = slice.slices.front().priority;
+  view.state = !slice.remark.empty()          ? slice.remark
+               : slice.keep || slice.joined ? "running"
+                                            : "starting";
+  for (std::size_t i = 0; i < slice.slices.size(); ++i) {
+    SliceCardView card;
+    card.card = slice.slices[i].card.str();
+    card.limit = slice.slices[i].memory;
+    card.compute = slice.slices[i].compute;
+    card.announced = i < slice.announced.size() ? slice.announced[i] : Bytes();
+    card.delivered_percent = slice.delivered_percent(i);
+    double sm = 0;
+    for (const auto& s : sightings) {
+      if (s.slice != slice.id || s.card != slice.slices[i].card) continue;
+      if (s.process.memory != Bytes::max()) card.used += s.process.memory;
+      sm += s.process.sm_percent;
+    }
+    // A whole card has no pages: the driver's samples are all there is.
+    if (slice.whole()) card.delivered_percent = std::min(100.0, sm);
+    view.cards.push_back(std::move(card));
+  }
+  view.processes = processes_of(slice, sightings, processes);
+  return view;
+}
+
+}  // namespace
+
+Result<AgentView> Agent::view(const Caller& /*caller*/) {
+  AgentView view;
+  view.version = config_.version;
+  view.page_abi = config_.page_abi;
+  view.gpu_state = to_string(world_.gpu.state());
+  view.gpu_reason = world_.gpu.reason();
+  view.cgroup_error = world_.cgroup_error;
+  const std::lock_guard lock(state_);
+  view.driver_version = inventory_.driver_version;
+  view.cuda_version = inventory_.cuda_version;
+  view.arbiter_state = arbiter_ok_ ? "ok" : arbiter_code_ == Code::kDeadlineExceeded ? "stopped" : "away";
+  view.arbiter_reason = arbiter_error_;
+  view.journal_error = journal_error_;
+  view.library_folder = config_.library_folder;
+  view.library_error = config_.library_error;
+  view.waiting = waiting_;
+  for (const auto& state : ledger_.cards()) {
+    CardView card;
+    card.card = state.card;
+    card.set_aside = state.use.memory;
+    card.guaranteed = state.use.compute;
+    card.exclusive = state.use.exclusive;
+    for (std::size_t i = 0; i < inventory_.cards.size() && i < inventory_.pci_bus_ids.size(); ++i) {
+      if (inventory_.cards[i].id == state.card.id) card.pci_bus_id = inventory_.pci_bus_ids[i];
+    }
+    for (const auto& usage : usage_) {
+      if (usage.card != state.card.id) continue;
+      card.used = usage.used;
+      card.utilization_percent = usage.utilization_percent;
+      card.temperature_c = usage.temperature_c;
+      card.power_mw = usage.power_mw;
+    }
+    for (const auto& s : sightings_) {
+      if (s.card != state.card.id || slices_.count(s.slice) != 0) continue;
+      auto process = process_view(world_.processes, s.process.pid);
+      process.card = s.card.str();
+      process.memory = s.process.memory;
+      process.sm_percent = s.process.sm_percent;
+      card.foreign.push_back(std::move(process));
+    }
+    view.cards.push_back(std::move(card));
+  }
+  for (const auto& [id, slice] : slices_) view.slices.push_back(slice_view(slice, sightings_, world_.processes));
+  view.events.assign(events_.begin(), events_.end());
+  return view;
+}
+
+}  // namespace carve
