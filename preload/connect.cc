@@ -168,14 +168,10 @@ std::uint64_t monotonic_ns() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-void wipe_on_fork(Process* state) {
-  if (__atomic_load_n(&state->wiped, __ATOMIC_ACQUIRE) != 0) {
-    return;
-  }
+void wipe_on_fork(void* state, std::size_t size) {
   const KeepErrno keep;
   constexpr int kWipeOnFork = 18;  // MADV_WIPEONFORK, Linux 4.14; not in the oldest headers
-  madvise(state, sizeof *state, kWipeOnFork);
-  __atomic_store_n(&state->wiped, 1U, __ATOMIC_RELEASE);
+  madvise(state, size, kWipeOnFork);
 }
 
 bool map_slices(Process& state, abi::LibraryKind kind) {

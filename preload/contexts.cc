@@ -1,5 +1,6 @@
 #include "preload/export.h"
 #include "preload/memory.h"
+#include "preload/meter.h"
 
 // A context takes memory of its own: charged in advance by card model, refused when it does not fit. What was
 // allocated in it dies with it.
@@ -62,6 +63,7 @@ CUresult destroy(CUcontext context, Destroy call) {
   }
   const Hold hold(memory.context_lock);
   const auto key = reinterpret_cast<std::uint64_t>(context);
+  forget_work(context);
   const CUresult result = call();
   Entry entry{};
   if (result != CUDA_SUCCESS || !memory.objects.take(key, entry)) {
@@ -96,6 +98,10 @@ CUresult let_go(CUdevice device, Call call) {
     return now == Duty::kNone ? call() : refusal();
   }
   const Hold hold(memory.context_lock);
+  const Card* card = card_of_device(device);
+  if (card != nullptr && memory.primary_context[index_of(*card)] != 0) {
+    forget_work(reinterpret_cast<CUcontext>(memory.primary_context[index_of(*card)]));
+  }
   const CUresult result = call();
   if (result == CUDA_SUCCESS) {
     settle_primary(device);

@@ -4,7 +4,7 @@
 #include <sched.h>
 
 #include "abi/hello.h"
-#include "preload/export.h"
+#include "preload/process.h"
 
 // Declared without their types on purpose: here only their addresses matter.
 #define HOOK(symbol, kind) extern "C" void symbol();
@@ -43,8 +43,9 @@ struct Slot {
 };
 Slot by_address[kSlots];
 
+// In `process`, so that a child forked in the middle begins anew: to fill twice does no harm.
 enum State : int { kUntouched, kFilling, kFilled, kMissing };
-int state = kUntouched;
+int& state = process.resolve_state;
 
 CUresult not_in_this_driver() { return CUDA_ERROR_NOT_SUPPORTED; }
 
@@ -105,8 +106,6 @@ bool fill() {
   FIND(cuDevicePrimaryCtxGetState);
   FIND(cuStreamIsCapturing);
   FIND(cuStreamIsCapturing_ptsz);
-  FIND(cuStreamSynchronize);
-  FIND(cuStreamSynchronize_ptsz);
   FIND(cuThreadExchangeStreamCaptureMode);
   FIND(cuEventCreate);
   FIND(cuEventRecord);
@@ -128,6 +127,7 @@ bool fill() {
 }
 
 bool resolve_slowly() {
+  prepare_for_fork();
   for (;;) {
     int seen = kUntouched;
     if (__atomic_compare_exchange_n(&state, &seen, kFilling, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {

@@ -41,8 +41,6 @@ struct DriverCalls {
   CUresult (*cuDevicePrimaryCtxGetState)(CUdevice, unsigned*, int*);
   CUresult (*cuStreamIsCapturing)(CUstream, int*);
   CUresult (*cuStreamIsCapturing_ptsz)(CUstream, int*);
-  CUresult (*cuStreamSynchronize)(CUstream);
-  CUresult (*cuStreamSynchronize_ptsz)(CUstream);
   CUresult (*cuThreadExchangeStreamCaptureMode)(int*);
   CUresult (*cuEventCreate)(CUevent*, unsigned);
   CUresult (*cuEventRecord)(CUevent, CUstream);

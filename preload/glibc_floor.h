@@ -15,5 +15,6 @@
 CARVE_PIN(dlclose);
 CARVE_PIN(dlopen);
 CARVE_PIN(dlsym);
+CARVE_PIN(pthread_attr_setstacksize);
 CARVE_PIN(pthread_create);
 CARVE_PIN(pthread_sigmask);

@@ -16,3 +16,4 @@ CARVE_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address);
 CARVE_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory what);
 CARVE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph);
 CARVE_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device);
+CARVE_EXPORT CUresult cuStreamSynchronize(CUstream stream);

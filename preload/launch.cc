@@ -89,11 +89,13 @@ CARVE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* l
                  [=] { return CARVE_DRIVER(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags); });
 }
 
+// What is open on the stream ends before it captures: the helper must not record into a graph.
 #define CARVE_CAPTURE(symbol, params, args, after) \
   CARVE_EXPORT CUresult symbol params {            \
     if (duty() == Duty::kUnknown) {                \
       return refusal();                            \
     }                                              \
+    before_stream_ends(s);                         \
     const CUresult result = CARVE_DRIVER(symbol) args; \
     if (result == CUDA_SUCCESS) {                  \
       after();                                     \
@@ -110,6 +112,39 @@ CARVE_CAPTURE(cuStreamBeginCaptureToGraph,
 CARVE_CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
               (CUstream s, CUgraph g, const CUgraphNode* d, const void* e, std::size_t n, int mode),
               (s, g, d, e, n, mode), capture_began)
+
+#define CARVE_SYNC(symbol, params, args)                  \
+  CARVE_EXPORT CUresult symbol params {                   \
+    if (duty() == Duty::kUnknown) {                       \
+      return refusal();                                   \
+    }                                                     \
+    before_wait();                                        \
+    const CUresult result = CARVE_DRIVER(symbol) args;    \
+    after_wait();                                         \
+    return result;                                        \
+  }
+CARVE_SYNC(cuStreamSynchronize, (CUstream s), (s))
+CARVE_SYNC(cuStreamSynchronize_ptsz, (CUstream s), (s))
+CARVE_SYNC(cuCtxSynchronize, (), ())
+CARVE_SYNC(cuCtxSynchronize_v2, (CUcontext c), (c))
+CARVE_SYNC(cuEventSynchronize, (CUevent e), (e))
+CARVE_SYNC(cuMemcpyDtoH_v2, (void* d, CUdeviceptr s, std::size_t n), (d, s, n))
+CARVE_SYNC(cuMemcpyDtoH_v2_ptds, (void* d, CUdeviceptr s, std::size_t n), (d, s, n))
+
+CARVE_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
+  if (duty() == Duty::kUnknown) {
+    return refusal();
+  }
+  before_stream_ends(stream);
+  return CARVE_DRIVER(cuStreamDestroy_v2)(stream);
+}
+CARVE_EXPORT CUresult cuStreamDestroy(CUstream stream) {
+  if (duty() == Duty::kUnknown) {
+    return refusal();
+  }
+  before_stream_ends(stream);
+  return CARVE_DRIVER(cuStreamDestroy)(stream);
+}
 
 // A capture ends whether or not the graph comes out of it.
 CARVE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {

@@ -1,41 +1,20 @@
 #include "preload/memory.h"
 
+#include "lease/memory_account.h"
+
 namespace carve::preload {
 
 Memory memory;
 
 namespace {
 
-std::uint64_t sum_of(const abi::AccountPage& page) {
-  std::uint32_t slots = page.high_slot.load_seq_cst();
-  if (slots > abi::kAccountSlots) {
-    slots = abi::kAccountSlots;  // a neighbour in the slice may write anything here
-  }
-  std::uint64_t sum = 0;
-  for (std::uint32_t i = 0; i < slots; ++i) {
-    sum += page.slots[i].used_bytes.load_seq_cst();
-  }
-  return sum;
-}
+lease::MemoryAccount account_of(const Card& card) { return {*card.grant, *card.account, *card.slot}; }
 
-bool announce(Card& card, std::uint64_t bytes) {
-  const std::uint64_t limit = limit_bytes(card);
-  if (bytes > limit) {
-    return false;
-  }
-  card.slot->used_bytes.fetch_add(bytes);
-  if (used_bytes(card) <= limit) {
-    return true;
-  }
-  card.slot->used_bytes.fetch_sub(bytes);
-  return false;
-}
+bool announce(Card& card, std::uint64_t bytes) { return account_of(card).reserve(bytes); }
 
 }  // namespace
 
-std::uint64_t used_bytes(Card& card) {
-  return sum_of(*card.account) + card.grant->overhead_bytes.load_relaxed();
-}
+std::uint64_t used_bytes(Card& card) { return account_of(card).used(); }
 
 std::uint64_t limit_bytes(const Card& card) { return card.grant->memory_limit.load_relaxed(); }
 
@@ -61,13 +40,13 @@ bool charge(Card& card, std::uint64_t bytes) {
 
 void charge_taken(Card& card, std::uint64_t bytes) {
   if (bytes != 0) {
-    card.slot->used_bytes.fetch_add(bytes);
+    account_of(card).add(bytes);
   }
 }
 
 void give_back(Card& card, std::uint64_t bytes) {
   if (bytes != 0) {
-    card.slot->used_bytes.fetch_sub(bytes);
+    account_of(card).release(bytes);
   }
 }
 

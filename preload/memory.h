@@ -67,12 +67,13 @@ bool revoked(const Card& card);
 /// The record of a pool or of a card's graph memory, made at first sight; null when there are too many.
 Pool* pool_of(CUmemoryPool handle, Card& card);
 Pool* graph_pool_of(Card& card);
-/// Announces `bytes` more out of the pool, under `pool.lock`: only what its reserve does not cover. At the limit
-/// it waits for `stream`, lets the driver release what is unused, and tries again.
+/// Announces `bytes` more out of the pool, under `pool.lock`, on top of its reserve. At the limit it waits for
+/// `stream`, lets the driver release what is unused, and tries again.
 bool charge_in_pool(Pool& pool, std::uint64_t bytes, CUstream stream);
 /// The request came to nothing, or its memory went back to the pool. Under `pool.lock`.
 void leave_pool(Pool& pool, std::uint64_t bytes);
-/// Compares with what the driver has reserved, under `pool.lock`; false: more than the slice allows now.
+/// After the driver's answer, under `pool.lock`: charges what it has reserved, gives the rest back. False: it has
+/// reserved more than was announced and than the slice has left.
 bool settle(Pool& pool);
 /// Asks the driver what its pools still hold and gives the rest back; with `trim` lets it release what is unused.
 /// Pools that are in use at this moment are left alone.

@@ -1,9 +1,212 @@
 #include "preload/meter.h"
 
+#include "preload/driver.h"
+#include "preload/futex.h"
+#include "preload/memory.h"
+
 namespace carve::preload {
-CUresult begin_work(std::uint64_t, CUstream, bool, Ticket&) { return CUDA_SUCCESS; }
-void end_work(const Ticket&, CUresult) {}
-void forget_duration(std::uint64_t) {}
-void capture_began() {}
-void capture_ended() {}
+
+Meter meter;
+
+namespace {
+
+Card& card_behind(const CardMeter& card) { return process.cards[card_index(card)]; }
+
+/// The meter of the card that the current context is on; null when there is none of ours.
+CardMeter* current_meter() {
+  if (process.card_count == 1) {
+    return &meter.cards[0];
+  }
+  const Card* card = current_card();
+  return card == nullptr ? nullptr : &meter.cards[index_of(*card)];
 }
+
+/// Everything between "not now" and asking again. The lane is unlocked meanwhile: others may close its segment.
+void wait_for(CardMeter& card, LaneSlot& slot, const lease::Passage& passage) {
+  const Card& pages = card_behind(card);
+  lease::Segment open;
+  if (close_now(card, slot, &open)) {
+    record_end(card, slot, open);
+  }
+  const bool grant = passage.verdict == lease::Verdict::kWaitGrant;
+  const std::uint32_t completions = __atomic_load_n(&card.completions, __ATOMIC_ACQUIRE);
+  slot.lock.release();
+  start_helper();
+  kick_helper();
+  if (grant) {
+    futex_wait(&pages.grant->lease.raw, passage.futex_value, passage.wait_ns, true);
+  } else if (!poll_markers(card) || __atomic_load_n(&card.completions, __ATOMIC_ACQUIRE) == completions) {
+    futex_wait(&card.completions, completions, passage.wait_ns, false);
+  }
+  slot.lock.acquire();
+}
+
+}  // namespace
+
+bool close_now(CardMeter& card, LaneSlot& slot, lease::Segment* out) {
+  slot.lane.seen_operations = slot.lane.segment.operations;  // as if nothing had come since the last look
+  return card.gate().close_stale(slot.lane, page_clock_ns(card_behind(card)), out);
+}
+
+std::uint32_t card_index(const CardMeter& card) { return static_cast<std::uint32_t>(&card - meter.cards); }
+
+void attach_gates() {
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    const Card& card = process.cards[i];
+    meter.cards[i].gate().attach(card.grant, card.account, card.slot);
+  }
+}
+
+LaneSlot* find_lane(CardMeter& card, std::uintptr_t thread) {
+  const auto home = static_cast<std::uint32_t>((thread * 0x9E3779B97F4A7C15ULL) >> 58);
+  for (std::uint32_t i = 0; i < kLanes; ++i) {
+    LaneSlot& slot = card.lanes[(home + i) % kLanes];
+    std::uintptr_t owner = __atomic_load_n(&slot.thread, __ATOMIC_RELAXED);
+    if (owner == thread) {
+      return &slot;
+    }
+    if (owner == 0 && __atomic_compare_exchange_n(&slot.thread, &owner, thread, false, __ATOMIC_ACQ_REL,
+                                                  __ATOMIC_RELAXED)) {
+      return &slot;
+    }
+  }
+  return &card.lanes[home];
+}
+
+CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, CUstream stream, bool per_thread,
+                           Ticket& ticket) {
+  if (card == nullptr) {
+    card = current_meter();
+    if (card == nullptr) {
+      CUcontext context = nullptr;
+      driver.cuCtxGetCurrent(&context);
+      // Without a context the driver says so itself; a card that is not ours is nobody's.
+      return context == nullptr ? CUDA_SUCCESS : CUDA_ERROR_SYSTEM_NOT_READY;
+    }
+    if (capturing(stream, per_thread)) {
+      return CUDA_SUCCESS;
+    }
+    slot = own_lane(*card);
+    slot->lock.acquire();
+  }
+  lease::Gate& gate = card->gate();
+  const Card& pages = card_behind(*card);
+  const auto clock = [&] { return page_clock_ns(pages); };
+  const auto stream_word = reinterpret_cast<std::uint64_t>(stream);
+  bool waits = false;
+  lease::Passage passage = gate.enter(slot->lane, key, stream_word, clock);
+  while (passage.verdict == lease::Verdict::kWaitGrant || passage.verdict == lease::Verdict::kWaitCompletion) {
+    if (passage.verdict == lease::Verdict::kWaitGrant && !waits) {
+      waits = true;
+      if (gate.starts_waiting()) {
+        ring_arbiter(pages);
+      }
+    }
+    wait_for(*card, *slot, passage);
+    passage = gate.enter(slot->lane, key, stream_word, clock);
+  }
+  if (waits) {
+    gate.left_waiting();
+  }
+  if (passage.verdict == lease::Verdict::kRefuse) {
+    slot->lock.release();
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  if (passage.close) {
+    record_end(*card, *slot, passage.closed);
+  }
+  if (passage.begin_marker) {
+    record_begin(*card, *slot, stream);
+    start_helper();
+    kick_helper();
+  }
+  ticket = {card, slot, key, passage.estimate_ns};
+  return CUDA_SUCCESS;
+}
+
+void end_work_slowly(Ticket& ticket, CUresult result) {
+  if (ticket.card == nullptr) {
+    return;
+  }
+  lease::Gate& gate = ticket.card->gate();
+  lease::Passage passage;
+  passage.key = ticket.key;
+  passage.estimate_ns = ticket.estimate_ns;
+  lease::Segment closed;
+  if (result != CUDA_SUCCESS) {
+    gate.withdraw(ticket.slot->lane, passage);
+  } else if (gate.leave(ticket.slot->lane, passage, &closed)) {
+    record_end(*ticket.card, *ticket.slot, closed);
+  }
+  ticket.slot->lock.release();
+}
+
+void forget_duration(std::uint64_t key) {
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    meter.cards[i].gate().costs().forget(key);
+  }
+}
+
+bool capturing(CUstream stream, bool per_thread) {
+  if (__atomic_load_n(&meter.captures, __ATOMIC_RELAXED) == 0) {
+    return false;
+  }
+  int status = 0;
+  const CUresult result = per_thread ? driver.cuStreamIsCapturing_ptsz(stream, &status)
+                                     : driver.cuStreamIsCapturing(stream, &status);
+  return result != CUDA_SUCCESS || status != 0;
+}
+
+void capture_began() { __atomic_fetch_add(&meter.captures, 1U, __ATOMIC_ACQ_REL); }
+
+void capture_ended() {
+  std::uint32_t before = __atomic_load_n(&meter.captures, __ATOMIC_RELAXED);
+  while (before != 0 &&
+         !__atomic_compare_exchange_n(&meter.captures, &before, before - 1, false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_RELAXED)) {
+  }
+}
+
+void before_wait() {
+  CardMeter* card = process.duty == Duty::kMeter ? current_meter() : nullptr;
+  if (card == nullptr) {
+    return;
+  }
+  const Card& pages = card_behind(*card);
+  const auto mode = static_cast<abi::LeaseMode>(pages.grant->lease.load_relaxed() & 3U);
+  LaneSlot& slot = *own_lane(*card);
+  if (mode == abi::LeaseMode::kSolo || !slot.lock.try_acquire()) {
+    return;
+  }
+  lease::Segment closed;
+  if (close_now(*card, slot, &closed)) {
+    record_end(*card, slot, closed);
+  }
+  slot.lock.release();
+}
+
+void after_wait() {
+  CardMeter* card = process.duty == Duty::kMeter ? current_meter() : nullptr;
+  if (card != nullptr && __atomic_load_n(&card->pending_count, __ATOMIC_RELAXED) != 0) {
+    poll_markers(*card);
+  }
+}
+
+void before_stream_ends(CUstream stream) {
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    CardMeter& card = meter.cards[i];
+    for (LaneSlot& slot : card.lanes) {
+      if (!slot.lane.segment.open || slot.lane.segment.stream != reinterpret_cast<std::uint64_t>(stream)) {
+        continue;
+      }
+      const Hold hold(slot.lock);
+      lease::Segment closed;
+      if (slot.lane.segment.stream == reinterpret_cast<std::uint64_t>(stream) &&
+          close_now(card, slot, &closed)) {
+        record_end(card, slot, closed);
+      }
+    }
+  }
+}
+
+}  // namespace carve::preload

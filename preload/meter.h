@@ -2,31 +2,155 @@
 
 #include <cstdint>
 
+#include "lease/gate.h"
 #include "preload/driver_abi.h"
 #include "preload/process.h"
 
-// The gate in front of everything that takes time on a card, and what it learns about that time. The state
-// machine is lease/gate; here are the waiting, the markers and the one helper thread.
+// The gate in front of everything that takes time on a card, and what it learns about that time. The decisions
+// are lease/gate's; here are the waiting, the markers in the program's streams and the one helper thread that
+// looks after them. Zero is the state at the start, and in a child after fork.
 namespace carve::preload {
 
-/// Filled between asking and launching; says which segment the work belongs to.
-struct Ticket {
-  std::uint32_t card;
-  std::uint32_t estimate_us;
-  CUstream stream;
-  bool metered;  // false: capturing, or no card of ours: nothing to end
+inline constexpr std::uint32_t kLanes = 64;         // threads share one when there are more
+inline constexpr std::uint32_t kMaxPending = 256;   // segments whose end marker has not passed
+inline constexpr std::uint32_t kMaxContexts = 8;    // with markers, per card
+inline constexpr std::uint32_t kSpareEvents = 64;
+
+/// A thread's lane, and where its open segment is.
+struct alignas(64) LaneSlot {
+  std::uintptr_t thread;  // thread pointer of its first user, 0: free
+  Lock lock;
+  lease::Lane lane;
+  CUevent begin;        // the open segment's begin marker; null: could not be recorded
+  CUcontext context;
 };
+
+/// A closed segment on its way through the card.
+struct Pending {
+  lease::Segment segment;
+  CUevent begin;
+  CUevent end;
+  CUcontext context;
+};
+
+/// Markers of one context: the events to use again, and the one that its times are counted from.
+struct MarkerSource {
+  CUcontext context;
+  CUevent reference;
+  std::uint64_t reference_ns;
+  std::uint32_t spare_count;
+  CUevent spare[kSpareEvents];
+};
+
+struct CardMeter {
+  alignas(lease::Gate) unsigned char gate_bytes[sizeof(lease::Gate)];  // all zero until attached
+  LaneSlot lanes[kLanes];
+  Lock queue_lock;              // for all below, and for Gate::completed
+  std::uint32_t pending_count;
+  std::uint32_t completions;    // futex word: bumped when a marker has passed
+  MarkerSource sources[kMaxContexts];
+  Pending pending[kMaxPending];
+
+  lease::Gate& gate() { return *reinterpret_cast<lease::Gate*>(gate_bytes); }
+};
+
+struct alignas(4096) Meter {
+  std::uint32_t captures;    // streams that are capturing now
+  std::uint32_t helper;      // not 0: the helper thread exists
+  std::uint32_t parked;      // it waits for `kick`
+  std::uint32_t kick;        // futex word
+  std::uint32_t stopping;    // the process ends: no more driver calls from the helper
+  CardMeter cards[kMaxCards];
+};
+extern Meter meter;
+
+/// Between asking and launching; the lane stays locked meanwhile.
+struct Ticket {
+  CardMeter* card;   // null: not metered (capturing, or no card), nothing to end
+  LaneSlot* slot;
+  std::uint64_t key;
+  std::uint64_t estimate_ns;
+};
+
+/// For a thread whose home lane is another one's: the nearest that is its own or free; its home when there is none.
+LaneSlot* find_lane(CardMeter& card, std::uintptr_t thread);
+
+/// Connects each card's gate with its pages.
+void attach_gates();
 
 /// Waits until the slice may put this work on its card. `key` is what its duration is remembered under. Not
 /// CUDA_SUCCESS: the work must not be launched. Never waits while the stream is capturing.
-CUresult begin_work(std::uint64_t key, CUstream stream, bool per_thread, Ticket& ticket);
+CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, CUstream stream, bool per_thread,
+                           Ticket& ticket);
 /// After the driver's call: what was announced stands, or is withdrawn when the driver refused it.
-void end_work(const Ticket& ticket, CUresult result);
+void end_work_slowly(Ticket& ticket, CUresult result);
+
+/// The calling thread's lane, known by its thread pointer: TLS of our own would keep the library from loading
+/// under musl, and costs more.
+inline LaneSlot* own_lane(CardMeter& card) {
+  const auto self = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  LaneSlot& home = card.lanes[(self * 0x9E3779B97F4A7C15ULL) >> 58];
+  return __builtin_expect(__atomic_load_n(&home.thread, __ATOMIC_RELAXED) == self, 1) ? &home
+                                                                                     : find_lane(card, self);
+}
+static_assert(kLanes == 1U << (64 - 58));
+
+inline CUresult begin_work(std::uint64_t key, CUstream stream, bool per_thread, Ticket& ticket) {
+  if (__builtin_expect(process.card_count != 1 || __atomic_load_n(&meter.captures, __ATOMIC_RELAXED) != 0, 0)) {
+    return begin_work_slowly(nullptr, nullptr, key, stream, per_thread, ticket);
+  }
+  CardMeter& card = meter.cards[0];
+  LaneSlot& slot = *own_lane(card);
+  slot.lock.acquire();
+  if (__builtin_expect(card.gate().enter_fast(slot.lane, key, reinterpret_cast<std::uint64_t>(stream),
+                                              &ticket.estimate_ns), 1)) {
+    ticket.card = &card;
+    ticket.slot = &slot;
+    ticket.key = key;
+    return CUDA_SUCCESS;
+  }
+  return begin_work_slowly(&card, &slot, key, stream, per_thread, ticket);
+}
+
+inline void end_work(Ticket& ticket, CUresult result) {
+  if (__builtin_expect(ticket.card != nullptr && result == CUDA_SUCCESS &&
+                       lease::Gate::leave_fast(ticket.slot->lane, ticket.key, ticket.estimate_ns), 1)) {
+    ticket.slot->lock.release();
+    return;
+  }
+  end_work_slowly(ticket, result);
+}
 
 /// The function or graph behind this key is another one now.
 void forget_duration(std::uint64_t key);
 
+/// True when work put there becomes part of a graph instead of going to the card.
+bool capturing(CUstream stream, bool per_thread);
 void capture_began();
 void capture_ended();
+
+/// The calling thread is about to wait for the card: closes its segment, so that the end of its work is seen when
+/// it happens; after the wait looks at the markers. Nothing when alone on the card.
+void before_wait();
+void after_wait();
+
+/// The stream is about to go: its open segments end here.
+void before_stream_ends(CUstream stream);
+/// The context is about to go, with all its streams and events.
+void forget_work(CUcontext context);
+
+// Between meter.cc and markers.cc.
+/// Closes the lane's segment, whatever its age; under its lock. True: record the end marker for `out`.
+bool close_now(CardMeter& card, LaneSlot& slot, lease::Segment* out);
+std::uint64_t page_clock_ns(const Card& card);
+void record_begin(CardMeter& card, LaneSlot& slot, CUstream stream);
+/// Records the end marker and queues the segment; without a marker it counts as over.
+void record_end(CardMeter& card, LaneSlot& slot, const lease::Segment& segment);
+/// Takes from the queue what has passed. True while something is left.
+bool poll_markers(CardMeter& card);
+void start_helper();
+void kick_helper();
+void ring_arbiter(const Card& card);
+std::uint32_t card_index(const CardMeter& card);
 
 }  // namespace carve::preload

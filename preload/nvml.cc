@@ -99,7 +99,9 @@ namespace carve::preload {
 Process process;
 
 Duty connect_slowly() {
-  wipe_on_fork(&process);
+  if (__atomic_exchange_n(&process.wiped, 1U, __ATOMIC_ACQ_REL) == 0) {
+    wipe_on_fork(&process, sizeof process);
+  }
   const Hold hold(process.connecting);
   if (process.duty != Duty::kUnknown) {
     return process.duty;

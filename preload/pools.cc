@@ -1,8 +1,11 @@
 #include "preload/hooks.h"
 #include "preload/memory.h"
+#include "preload/meter.h"
 
 // Stream-ordered memory. A pool keeps what was freed, so what counts is what the driver has reserved for it:
-// a pool is charged the larger of what is used and what is reserved.
+// a pool is charged the larger of what is used and what is reserved. Before each request the whole of it is
+// announced on top, for a reserve may be in pieces that do not fit; close to the limit that means waiting for
+// the stream and trimming the pool where a bare driver would have reused a piece.
 namespace carve::preload {
 
 namespace {
@@ -39,18 +42,16 @@ void trim(const Pool& pool) {
   }
 }
 
-/// Gives back what the pool no longer holds; under its lock.
-void shrink(Pool& pool) {
-  std::uint64_t held = pool.used;
-  if (!pool.dying) {
-    const std::uint64_t reserved = reserved_of(pool);
-    held = reserved > held ? reserved : held;
-  }
+void give_back_beyond(Pool& pool, std::uint64_t reserved) {
+  const std::uint64_t held = reserved > pool.used ? reserved : pool.used;
   if (pool.charged > held) {
     give_back(process.cards[pool.card], pool.charged - held);
     pool.charged = held;
   }
 }
+
+/// Gives back what the pool no longer holds; under its lock.
+void shrink(Pool& pool) { give_back_beyond(pool, pool.dying ? 0 : reserved_of(pool)); }
 
 Pool* record_of(std::uint64_t handle, std::uint16_t card, bool graphs) {
   const std::uint32_t count = __atomic_load_n(&memory.pool_count, __ATOMIC_ACQUIRE);
@@ -87,17 +88,13 @@ Pool* record_of(std::uint64_t handle, std::uint16_t card, bool graphs) {
   return &pool;
 }
 
-/// What the reserve does not cover.
-std::uint64_t growth_of(const Pool& pool, std::uint64_t bytes) {
-  const std::uint64_t wanted = pool.used + bytes;
-  return wanted > pool.charged ? round_up(wanted - pool.charged, kGranule) : 0;
-}
-
+/// Announces `bytes` on top of all that is reserved: nobody but the driver knows whether its reserve serves this
+/// request, and afterwards would be too late. What was not needed goes back in `settle`.
 bool try_grow(Pool& pool, std::uint64_t bytes) {
-  std::uint64_t growth = growth_of(pool, bytes);
   Card& card = process.cards[pool.card];
-  if (growth != 0 && !charge(card, growth)) {
-    growth = pool.used + bytes - pool.charged;  // the last granule may stick out, the request may not
+  std::uint64_t growth = round_up(bytes, kGranule);
+  if (!charge(card, growth)) {
+    growth = bytes;  // the last granule may stick out of the slice, the request may not
     if (!charge(card, growth)) {
       return false;
     }
@@ -122,7 +119,7 @@ bool charge_in_pool(Pool& pool, std::uint64_t bytes, CUstream stream) {
   }
   if (!fits) {
     if (!pool.graphs) {
-      driver.cuStreamSynchronize(stream);
+      CARVE_DRIVER(cuStreamSynchronize)(stream);
     }
     trim(pool);
     shrink(pool);
@@ -150,6 +147,7 @@ bool settle(Pool& pool) {
     }
     pool.charged = reserved;
   }
+  give_back_beyond(pool, reserved);
   return true;
 }
 
@@ -175,13 +173,6 @@ void refresh_pools(Card& card, bool with_trim) {
 using namespace carve::preload;
 
 namespace {
-
-bool capturing(CUstream stream, bool per_thread) {
-  int status = 0;
-  const CUresult result = per_thread ? driver.cuStreamIsCapturing_ptsz(stream, &status)
-                                     : driver.cuStreamIsCapturing(stream, &status);
-  return result != CUDA_SUCCESS || status != 0;
-}
 
 /// One request out of a pool. While capturing nothing is allocated: it becomes a node, charged when the graph is
 /// instantiated.
@@ -226,7 +217,7 @@ CUresult allocate(CUmemoryPool handle, std::uint64_t bytes, CUstream stream, boo
   }
   // The driver reserved more than the slice has left: undo it.
   CARVE_DRIVER(cuMemFreeAsync)(address, wait_on);
-  driver.cuStreamSynchronize(wait_on);
+  CARVE_DRIVER(cuStreamSynchronize)(wait_on);
   trim(*pool);
   leave_pool(*pool, taken);
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -261,7 +252,7 @@ CUresult release(CUdeviceptr address, CUstream stream, bool per_thread, Free cal
     return result;
   }
   // Memory of cuMemAlloc may be freed in stream order too. It is not free before the stream comes there.
-  driver.cuStreamSynchronize(per_thread && stream == nullptr ? per_thread_stream() : stream);
+  CARVE_DRIVER(cuStreamSynchronize)(per_thread && stream == nullptr ? per_thread_stream() : stream);
   give_back_request(process.cards[entry.card], entry.bytes, entry.kind);
   return result;
 }

@@ -39,7 +39,7 @@ struct alignas(4096) Process {
 
   Lock connecting;
   std::uint64_t failed_at_ns;  // when the last attempt gave up, 0 if none did
-  std::uint32_t wiped;         // 1 once the kernel was told to empty this in children
+  std::uint32_t wiped;         // 1 once the kernel was told to empty all of this in children
   int resolve_state;           // of driver.cc
 };
 extern Process process;
@@ -60,8 +60,11 @@ Card* card_of_device(CUdevice device);
 /// The card of the calling thread's current context; null when there is none. Cost: nothing with one card.
 Card* current_card();
 
-/// Tells the kernel to empty the state in children; called before anything is put there. Cost: a load.
-void wipe_on_fork(Process* state);
+/// Tells the kernel to empty `size` bytes of page-aligned state in every child.
+void wipe_on_fork(void* state, std::size_t size);
+
+/// Does so for all state of this object, once, before anything is put there.
+void prepare_for_fork();
 
 /// Connects to every slice of this container and maps its pages (see abi/hello.h); `cards` is filled in order.
 /// Leaves no descriptor open and touches nothing else of the process. False when nothing answered in one pass.

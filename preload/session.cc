@@ -1,6 +1,7 @@
 #include "preload/driver.h"
 #include "preload/export.h"
-#include "preload/process.h"
+#include "preload/memory.h"
+#include "preload/meter.h"
 
 // Becoming a part of the slice: which cards are ours, and what each call has to do.
 namespace carve::preload {
@@ -67,8 +68,17 @@ void match_cards(int devices) {
 
 }  // namespace
 
+void prepare_for_fork() {
+  if (__atomic_load_n(&process.wiped, __ATOMIC_ACQUIRE) == 0) {
+    wipe_on_fork(&process, sizeof process);
+    wipe_on_fork(&memory, sizeof memory);
+    wipe_on_fork(&meter, sizeof meter);
+    __atomic_store_n(&process.wiped, 1U, __ATOMIC_RELEASE);
+  }
+}
+
 Duty connect_slowly() {
-  wipe_on_fork(&process);
+  prepare_for_fork();
   if (!resolve_driver()) {
     process.refusal = CUDA_ERROR_SYSTEM_NOT_READY;
     return Duty::kUnknown;
@@ -88,6 +98,7 @@ Duty connect_slowly() {
     return Duty::kUnknown;
   }
   match_cards(devices);
+  attach_gates();
   const Duty found = unlimited(process) ? Duty::kNone : Duty::kMeter;
   __atomic_store_n(&process.duty, found, __ATOMIC_RELEASE);
   return found;
@@ -113,7 +124,7 @@ Card* current_card() {
 using namespace carve::preload;
 
 CARVE_EXPORT CUresult cuInit(unsigned flags) {
-  wipe_on_fork(&process);
+  prepare_for_fork();
   if (!resolve_driver()) {
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }

@@ -11,6 +11,7 @@ namespace {
 bool initialised = false;
 thread_local CUcontext current = nullptr;
 thread_local CUdeviceptr next_address = 0;
+thread_local std::uint64_t launches = 0;
 }  // namespace
 
 STUB CUresult cuInit(unsigned) {
@@ -74,22 +75,30 @@ STUB CUresult cuStreamIsCapturing_ptsz(CUstream, int* status) {
   *status = 0;
   return CUDA_SUCCESS;
 }
+// A launch counts as 5 us of card time, so that events say something from which durations can be learned.
 STUB CUresult cuEventCreate(CUevent* event, unsigned) {
-  *event = reinterpret_cast<CUevent>(std::uintptr_t{0x2000});
+  *event = reinterpret_cast<CUevent>(new std::uint64_t{0});
   return CUDA_SUCCESS;
 }
-STUB CUresult cuEventRecord(CUevent, CUstream) { return CUDA_SUCCESS; }
-STUB CUresult cuEventRecord_ptsz(CUevent, CUstream) { return CUDA_SUCCESS; }
+STUB CUresult cuEventRecord(CUevent event, CUstream) {
+  *reinterpret_cast<std::uint64_t*>(event) = launches;
+  return CUDA_SUCCESS;
+}
 STUB CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
-STUB CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
-  *milliseconds = 0;
+STUB CUresult cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
+  const std::uint64_t count = *reinterpret_cast<std::uint64_t*>(to) - *reinterpret_cast<std::uint64_t*>(from);
+  *milliseconds = static_cast<float>(static_cast<double>(count) * 5e-3);
   return CUDA_SUCCESS;
 }
-STUB CUresult cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }
+STUB CUresult cuEventDestroy_v2(CUevent event) {
+  delete reinterpret_cast<std::uint64_t*>(event);
+  return CUDA_SUCCESS;
+}
 STUB CUresult cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
 STUB CUresult cuThreadExchangeStreamCaptureMode(int*) { return CUDA_SUCCESS; }
 STUB CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                              CUstream, void**, void**) {
+  ++launches;
   return CUDA_SUCCESS;
 }
 

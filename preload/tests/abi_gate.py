@@ -17,7 +17,7 @@ MAY_USE = set("""
 __cxa_finalize __errno_location __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
 clock_gettime close connect dlclose dlopen dlsym madvise memcpy memmove memset mmap munmap nanosleep open
 pthread_create pthread_detach pthread_attr_init pthread_attr_destroy pthread_attr_setdetachstate
-pthread_attr_setstacksize pthread_sigmask recvmsg sched_yield send setsockopt sigfillset socket strcmp syscall
+pthread_attr_setstacksize pthread_sigmask recvmsg sched_yield send setsockopt prctl sigfillset socket strcmp syscall
 """.split())
 C_PLUS_PLUS = re.compile(r"^(_Zn|_Zd|__cxa_(?!finalize)|_Unwind|__gxx)")
 LIBC = ["libdl.so.2", "libpthread.so.0", "libc.so.6"]
