@@ -83,7 +83,8 @@ struct AccountSlot {
   Cell<std::uint64_t> used_bytes;      // announced explicit allocations and contexts of this process
   Cell<std::uint64_t> busy_ns;         // GPU time this process measured for itself, ever growing
   Cell<std::uint64_t> inflight_ns;     // estimated GPU time in flight now
-  Cell<std::uint64_t> edge_ns;         // when busy last changed, in page clock
+  Cell<std::uint64_t> anchor_ns;       // when something last completed, or work began with nothing in flight:
+                                       // anchor + inflight is when all of it is expected to be done
   Cell<std::uint32_t> want;            // not 0: a launch waits for a lease
   Cell<std::uint32_t> busy;            // not 0: work is in flight
   Cell<std::uint32_t> max_op_us;       // longest single operation seen

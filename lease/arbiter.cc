@@ -224,10 +224,18 @@ int Arbiter::stuck_slice(std::uint64_t now) const {
 }
 
 std::uint64_t Arbiter::end_of_lease(const Slice& slice, std::uint64_t now) const {
-  if (slice.terms.share != abi::ShareClass::kFixed || slice.terms.compute >= 100) return now + tuning_.quantum;
+  // Beside a much heavier one, a light slice gets shorter leases more often: one full lease more or less in a
+  // second would be a visible part of its share.
+  std::uint64_t heaviest = weight(slice);
+  for (int i = 0; i < end_; ++i) {
+    if (slices_[i].used && slices_[i].active) heaviest = max_of(heaviest, weight(slices_[i]));
+  }
+  const std::uint64_t proportional = tuning_.quantum * weight(slice) * 4 / heaviest;
+  const std::uint64_t length = clamp(proportional, tuning_.quantum * 2 / 3, tuning_.quantum);
+  if (!capped(slice)) return now + length;
   // Tokens go at (1 − rate) while the lease lasts.
   const std::uint64_t tokens = slice.tokens > 0 ? static_cast<std::uint64_t>(slice.tokens) : 0;
-  return now + clamp(tokens * 100 / (100 - slice.terms.compute), 1, tuning_.quantum);
+  return now + clamp(tokens * 100 / (100 - slice.terms.compute), 1, length);
 }
 
 void Arbiter::publish(std::uint64_t now) {
@@ -236,10 +244,9 @@ void Arbiter::publish(std::uint64_t now) {
     Slice& slice = slices_[i];
     if (!slice.used) continue;
     slice.grant.rate_ppm = weight(slice) > 100 ? 1'000'000 : static_cast<std::uint32_t>(weight(slice)) * kPpmPerHundredth;
-    const bool capped = slice.terms.share == abi::ShareClass::kFixed && slice.terms.compute < 100;
     if (i != holder_) {
       set_grant(slice, abi::LeaseMode::kBlocked, 0, 0);
-    } else if (alone && !capped) {
+    } else if (alone && !capped(slice)) {
       lease_end_ = kNever;
       set_grant(slice, abi::LeaseMode::kSolo, kNever, tuning_.solo_credit_us);
     } else {
@@ -259,10 +266,13 @@ void Arbiter::set_grant(Slice& slice, abi::LeaseMode mode, std::uint64_t end, st
 }
 
 void Arbiter::plan_next_step(std::uint64_t now) {
-  // Draining is looked at often: the next one waits for it, and its end rings no bell when the client is stopped.
-  constexpr std::uint64_t kDrainLook = 100'000;
   std::uint64_t next = kNever;
-  if (draining_ >= 0) next = min_of(drain_deadline_, now + kDrainLook);
+  if (draining_ >= 0) {
+    // The next one waits for this: look when it is expected to be done, and often when it is late.
+    constexpr std::uint64_t kLook = 100'000;
+    const std::uint64_t left = slices_[draining_].inflight;
+    next = min_of(drain_deadline_, now + (left > tuning_.early_handoff ? left - tuning_.early_handoff : kLook));
+  }
   const bool contended = active_count() > 1;
   for (int i = 0; i < end_; ++i) {
     const Slice& slice = slices_[i];
@@ -347,9 +357,13 @@ int Arbiter::used_count() const {
 
 int Arbiter::only_slice() const {
   for (int i = 0; i < end_; ++i) {
-    if (slices_[i].used && eligible(slices_[i])) return i;
+    if (slices_[i].used && !capped(slices_[i])) return i;
   }
   return -1;
+}
+
+bool Arbiter::capped(const Slice& slice) const {
+  return slice.terms.share == abi::ShareClass::kFixed && slice.terms.compute < 100;
 }
 
 std::uint32_t Arbiter::credit_of(const Slice& slice) const {

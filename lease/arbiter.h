@@ -19,8 +19,8 @@ inline constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
 /// The figures of the law; all times in ns.
 struct Tuning {
-  std::uint64_t quantum = 10'000'000;          // length of a lease that somebody else waits for
-  std::uint64_t drain_timeout = 3'000'000;     // how long a lease's work may run over before the next one begins
+  std::uint64_t quantum = 12'000'000;          // length of a lease that somebody else waits for
+  std::uint64_t drain_timeout = 6'000'000;     // how long a lease's work may run over before the next one begins
   std::uint64_t early_handoff = 100'000;       // … or before, when no more than this is left in flight
   std::uint64_t idle_yield = 300'000;          // a holder with nothing in flight for so long gives way
   std::uint64_t idle_forget = 20'000'000;      // so long without want or work: not a competitor any more
@@ -42,7 +42,7 @@ struct Terms {
 struct Observation {
   bool want = false;              // a launch waits
   bool busy = false;              // work is in flight
-  std::uint64_t inflight_ns = 0;  // how much, by the slice's own estimate
+  std::uint64_t inflight_ns = 0;  // how long until it is done, by the slice's own estimate
   std::uint64_t edge_ns = 0;      // when busy last changed; 0 = unknown, the moment of the step is taken
   std::uint64_t busy_ns = 0;      // ever-growing GPU time measured by the slice
 };
@@ -117,6 +117,7 @@ class Arbiter {
   [[nodiscard]] int only_slice() const;
   [[nodiscard]] std::uint64_t end_of_lease(const Slice& slice, std::uint64_t now) const;
   [[nodiscard]] bool goes_before(const Slice& a, const Slice& b) const;
+  [[nodiscard]] bool capped(const Slice& slice) const;
   [[nodiscard]] bool eligible(const Slice& slice) const;
   [[nodiscard]] std::uint64_t weight(const Slice& slice) const;
   [[nodiscard]] std::uint64_t least_virtual_time(const Slice* except) const;

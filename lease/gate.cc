@@ -23,7 +23,7 @@ Passage Gate::enter_slowly(Lane& lane, std::uint64_t key, std::uint64_t stream, 
     return passage;
   }
   if (word != lane.lease_word) {
-    give_credit_back(lane);
+    give_credit_back(lane, now);
     lane.lease_word = word;
   }
   if (lane.credit_ns < estimate) {
@@ -37,15 +37,15 @@ Passage Gate::enter_slowly(Lane& lane, std::uint64_t key, std::uint64_t stream, 
     passage.closed = segment;
     segment.open = false;
   }
-  if (!segment.open) open_segment(lane, stream, now, &passage);
+  if (!segment.open) open_segment(lane, stream, &passage);
   return passage;
 }
 
-void Gate::open_segment(Lane& lane, std::uint64_t stream, std::uint64_t now, Passage* passage) {
+void Gate::open_segment(Lane& lane, std::uint64_t stream, Passage* passage) {
   lane.segment = Segment{};
   lane.segment.open = true;
   lane.segment.stream = stream;
-  lane.segment.opened_ns = now;
+  lane.seen_operations = 0;
   lane.segment_target_ns = mode_of(lane.lease_word) == abi::LeaseMode::kSolo ? tuning_.solo_marker_every
                                                                             : tuning_.marker_every;
   passage->begin_marker = true;
@@ -63,38 +63,35 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
   const std::uint64_t chunk =
       mode_of(word) == abi::LeaseMode::kSolo ? tuning_.solo_marker_every : tuning_.marker_every;
   bool by_grant = false;
-  const std::uint64_t sizes[] = {max_of(chunk, estimate), estimate};
-  for (const std::uint64_t wanted : sizes) {
-    const std::uint64_t more = wanted - lane.credit_ns;
-    const std::uint64_t before = slot_->inflight_ns.fetch_add(more);
-    // Credit of this lane that nothing was launched under is not in flight.
-    const std::uint64_t in_flight = before > lane.credit_ns ? before - lane.credit_ns : 0;
-    if (fits(in_flight, wanted, word, now, &by_grant)) {
-      lane.credit_ns = wanted;
-      if (slot_->busy.load_relaxed() == 0) {
-        __atomic_store_n(&anchor_ns_, now, __ATOMIC_RELAXED);
-        slot_->edge_ns.store_relaxed(now);
-        slot_->busy.store_release(1);
-      }
-      return Verdict::kGo;
+  const std::uint64_t wanted = max_of(chunk, estimate);
+  const std::uint64_t more = wanted - lane.credit_ns;
+  const std::uint64_t before = slot_->inflight_ns.fetch_add(more);
+  // Credit of this lane that nothing was launched under is not in flight.
+  const std::uint64_t in_flight = before > lane.credit_ns ? before - lane.credit_ns : 0;
+  if (fits(in_flight, word, now, &by_grant)) {
+    lane.credit_ns = wanted;
+    if (before == 0 || slot_->busy.load_relaxed() == 0) {
+      slot_->anchor_ns.store_relaxed(now);
+      slot_->busy.store_release(1);
     }
-    slot_->inflight_ns.fetch_sub(more);
+    return Verdict::kGo;
   }
+  finish(more, now);
   return by_grant ? Verdict::kWaitGrant : Verdict::kWaitCompletion;
 }
 
-bool Gate::fits(std::uint64_t before, std::uint64_t wanted, std::uint32_t word, std::uint64_t now,
-                bool* by_grant) const {
+bool Gate::fits(std::uint64_t before, std::uint32_t word, std::uint64_t now, bool* by_grant) const {
   const abi::LeaseMode mode = mode_of(word);
   *by_grant = mode == abi::LeaseMode::kBlocked;
   if (*by_grant) return false;
+  // What is in flight will keep the card until here.
+  const std::uint64_t finish = before == 0 ? now : max_of(now, slot_->anchor_ns.load_relaxed() + before);
   if (mode == abi::LeaseMode::kLease) {
-    // What is in flight will keep the card until here; work that could only begin after the end waits.
-    const std::uint64_t finish = max_of(now, __atomic_load_n(&anchor_ns_, __ATOMIC_RELAXED) + before);
-    *by_grant = (before == 0 ? now : finish) >= grant_->end_ns.load_relaxed();
+    *by_grant = finish >= grant_->end_ns.load_relaxed();  // work that could only begin after the end waits
     if (*by_grant) return false;
   }
-  return before == 0 || before + wanted <= grant_->credit_us.load_relaxed() * kNsPerUs;
+  // The credit bounds what lies before the new work, not the work itself: long kernels follow one another too.
+  return finish - now <= grant_->credit_us.load_relaxed() * kNsPerUs;
 }
 
 // The arbiter is silent: go on at the last granted rate, so that the card is neither lost nor taken over.
@@ -154,16 +151,20 @@ bool Gate::leave(Lane& lane, const Passage& passage, Segment* out) {
   return true;
 }
 
-bool Gate::close_stale(Lane& lane, std::uint64_t now, std::uint64_t age_ns, Segment* out) {
-  if (!lane.segment.open || now - lane.segment.opened_ns < age_ns) return false;
+bool Gate::close_stale(Lane& lane, std::uint64_t now, Segment* out) {
+  if (!lane.segment.open) return false;
+  if (lane.segment.operations != lane.seen_operations) {
+    lane.seen_operations = lane.segment.operations;
+    return false;
+  }
   *out = lane.segment;
   lane.segment.open = false;
-  give_credit_back(lane);
+  give_credit_back(lane, now);
   return out->operations != 0;
 }
 
-void Gate::give_credit_back(Lane& lane) {
-  if (lane.credit_ns != 0) slot_->inflight_ns.fetch_sub(lane.credit_ns);
+void Gate::give_credit_back(Lane& lane, std::uint64_t now) {
+  if (lane.credit_ns != 0) finish(lane.credit_ns, now);
   lane.credit_ns = 0;
 }
 
@@ -176,17 +177,18 @@ bool Gate::completed(const Segment& segment, std::uint64_t begin_ns, std::uint64
     covered_until_ = max_of(covered_until_, end_ns);
     slot_->busy_ns.store_release(busy_total_ns_);
   }
+  slot_->anchor_ns.store_relaxed(now);
   return finish(segment.estimate_ns, now);
 }
 
 bool Gate::abandoned(const Segment& segment, std::uint64_t now) { return finish(segment.estimate_ns, now); }
 
 bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
-  __atomic_store_n(&anchor_ns_, now, __ATOMIC_RELAXED);
-  const std::uint64_t before = slot_->inflight_ns.fetch_sub(estimate_ns);
-  if (before > estimate_ns) return false;
-  slot_->edge_ns.store_relaxed(now);
-  slot_->busy.store_release(0);
+  if (slot_->inflight_ns.fetch_sub(estimate_ns) > estimate_ns) return false;
+  slot_->anchor_ns.store_relaxed(now);
+  slot_->busy.store_seq_cst(0);
+  // A thread that launched in between saw `busy` still set and left it to us.
+  if (slot_->inflight_ns.load_seq_cst() != 0) slot_->busy.store_seq_cst(1);
   return mode_of(grant_->lease.load_relaxed()) != abi::LeaseMode::kSolo;
 }
 

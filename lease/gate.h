@@ -27,7 +27,6 @@ struct Segment {
   bool open = false;
   std::uint64_t stream = 0;
   std::uint64_t estimate_ns = 0;
-  std::uint64_t opened_ns = 0;
   std::uint32_t operations = 0;
   std::uint32_t distinct = 0;
   std::uint64_t keys[kKeys] = {};
@@ -39,6 +38,7 @@ struct Lane {
   std::uint32_t lease_word = 0;     // the grant under which the credit was taken
   std::uint64_t credit_ns = 0;      // reserved in flight, not yet used
   std::uint64_t segment_target_ns = 0;
+  std::uint32_t seen_operations = 0;  // in the open segment when close_stale() last looked
   Segment segment;
 };
 
@@ -95,6 +95,30 @@ class Gate {
     return enter_slowly(lane, key, stream, word, estimate, clock());
   }
 
+  /// The fast path alone, without the rest of a Passage: true when this work may go under credit that the lane has,
+  /// in the segment that is open. Then, after the launch, leave_fast(); where that says false, leave() with a
+  /// Passage of this key and estimate. False here: nothing was done, call enter().
+  [[nodiscard]] bool enter_fast(Lane& lane, std::uint64_t key, std::uint64_t stream, std::uint64_t* estimate_ns) {
+    const std::uint64_t estimate = costs_.estimate_ns(key);
+    if (grant_->lease.load_acquire() != lane.lease_word || estimate > lane.credit_ns || !lane.segment.open ||
+        lane.segment.stream != stream) {
+      return false;
+    }
+    lane.credit_ns -= estimate;
+    *estimate_ns = estimate;
+    return true;
+  }
+  /// False: nothing was done, call leave(): another kind of work, or the segment is full.
+  [[nodiscard]] static bool leave_fast(Lane& lane, std::uint64_t key, std::uint64_t estimate_ns) {
+    Segment& segment = lane.segment;
+    const std::uint64_t sum = segment.estimate_ns + estimate_ns;
+    if (segment.keys[0] != key || segment.distinct == 0 || sum >= lane.segment_target_ns) return false;
+    segment.estimate_ns = sum;
+    ++segment.operations;
+    ++segment.counts[0];
+    return true;
+  }
+
   /// After the launch. True: `out` is a closed segment; record its end marker now.
   bool leave(Lane& lane, const Passage& passage, Segment* out);
   /// The driver refused the launch: what was reserved for it is free again.
@@ -105,10 +129,11 @@ class Gate {
   /// It waits no more: it may go, or gave up. Once per starts_waiting(), not per look.
   void left_waiting();
 
-  /// Closes what the thread left open for longer than `age_ns`; true: record the end marker for `out`.
-  bool close_stale(Lane& lane, std::uint64_t now, std::uint64_t age_ns, Segment* out);
+  /// Closes the segment to which nothing was added since the last look, and takes the unused credit back. True:
+  /// record the end marker for `out`. The helper looks about every 200 us.
+  bool close_stale(Lane& lane, std::uint64_t now, Segment* out);
   /// Hands unused credit back: the lane's thread ends or did nothing for a while.
-  void give_credit_back(Lane& lane);
+  void give_credit_back(Lane& lane, std::uint64_t now);
 
   /// The segment's end marker has passed. `begin_ns`, `end_ns`: when its work ran, on the card's own clock;
   /// `now`: page clock. True: the arbiter is to be told (its lease holder fell idle, or a drain ended).
@@ -125,10 +150,10 @@ class Gate {
   Passage enter_slowly(Lane& lane, std::uint64_t key, std::uint64_t stream, std::uint32_t word,
                        std::uint64_t estimate, std::uint64_t now);
   Verdict reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, std::uint64_t now);
-  bool fits(std::uint64_t before, std::uint64_t wanted, std::uint32_t word, std::uint64_t now, bool* by_grant) const;
+  bool fits(std::uint64_t before, std::uint32_t word, std::uint64_t now, bool* by_grant) const;
   bool local_bucket_allows(std::uint64_t estimate, std::uint64_t now);
   [[nodiscard]] Passage wait(Passage passage, Verdict verdict, std::uint32_t word) const;
-  void open_segment(Lane& lane, std::uint64_t stream, std::uint64_t now, Passage* passage);
+  void open_segment(Lane& lane, std::uint64_t stream, Passage* passage);
   void learn(const Segment& segment, std::uint64_t measured_ns);
   bool finish(std::uint64_t estimate_ns, std::uint64_t now);
 
@@ -138,7 +163,6 @@ class Gate {
   GateTuning tuning_;
   CostTable costs_;
   std::uint32_t waiting_ = 0;         // threads that were told to wait for a grant
-  std::uint64_t anchor_ns_ = 0;       // when something last completed, or work began on an idle card
   std::uint64_t covered_until_ = 0;   // card clock: up to here measured time is counted already
   std::uint64_t busy_total_ns_ = 0;
   bool on_its_own_ = false;

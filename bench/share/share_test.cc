@@ -1,0 +1,63 @@
+#include <gtest/gtest.h>
+
+#include "bench/share/matrix.h"
+
+namespace carve::share {
+namespace {
+
+constexpr unsigned kSeconds = 22;  // two windows of 10 s after the two that are dropped
+
+class EveryScenario : public testing::TestWithParam<Scenario> {};
+
+TEST_P(EveryScenario, StaysWithinItsBoundsInEveryWindow) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const Judgement got = judge(GetParam(), kSeconds, seed);
+    EXPECT_LE(got.off_1s, GetParam().most_off_1s) << "seed " << seed;
+    EXPECT_LE(got.off_10s, GetParam().most_off_10s) << "seed " << seed;
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<Scenario>& info) {
+  std::string name;
+  for (const char letter : info.param.name) name += std::isalnum(static_cast<unsigned char>(letter)) ? letter : '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, EveryScenario, testing::ValuesIn(scenarios()), test_name);
+
+TEST(Shares, TenEqualTenantsAreServedEqually) {
+  for (const Scenario& scenario : scenarios()) {
+    if (!scenario.name.starts_with("ten of 10")) continue;
+    EXPECT_GE(judge(scenario, kSeconds, 1).jain, 0.999) << scenario.name;
+  }
+}
+
+// The bench can fail: without the arbiter the card's own time slices give both the same, whatever they were promised.
+TEST(Shares, WithoutControlThirtySeventyIsMissed) {
+  const Judgement got = judge(scenarios().front(), kSeconds, 1, false);
+  EXPECT_GT(got.off_1s, 10);
+}
+
+TEST(Shares, TheOnlineClassTakesTheCardFromTheOfflineOne) {
+  Scenario scenario{"online over offline",
+                    {{"online", {50, abi::ShareClass::kBurst, abi::PriorityClass::kOnline}, {500'000}},
+                     {"offline", {50, abi::ShareClass::kBurst, abi::PriorityClass::kOffline}, {500'000}}},
+                    {100, 0}};
+  const Judgement got = judge(scenario, kSeconds, 1);
+  EXPECT_GE(got.mean[0], 97);
+}
+
+TEST(Shares, BestEffortLivesOnWhatTheOthersLeave) {
+  Scenario scenario{"best effort beside burst 50",
+                    {{"guaranteed", {50, abi::ShareClass::kBurst, abi::PriorityClass::kStandard}, {500'000}},
+                     {"besteffort", {0, abi::ShareClass::kBestEffort, abi::PriorityClass::kStandard}, {500'000}}},
+                    {50, -1}};
+  const Judgement both = judge(scenario, kSeconds, 1);
+  EXPECT_GE(both.mean[0], 50);
+  EXPECT_GT(both.mean[1], 0.5);
+  scenario.tenants[0].work.start_ns = 1'000'000'000'000;  // the guaranteed one sleeps
+  EXPECT_GE(judge(scenario, kSeconds, 1).mean[1], 98);
+}
+
+}  // namespace
+}  // namespace carve::share
