@@ -223,21 +223,33 @@ def virtual_memory(dev):
     prop.location.id = int(dev)
     grain = ok(cu.cuMemGetAllocationGranularity(
         prop, cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM))
-    handle = ok(cu.cuMemCreate(grain, prop, 0))
-    address = ok(cu.cuMemAddressReserve(grain, 0, 0, 0))
-    ok(cu.cuMemMap(address, grain, 0, handle, 0))
+    free_before, total = ok(cu.cuMemGetInfo())
+    expect('an odd size', cu.cuMemCreate(grain + 1, prop, 0)[0], cu.CUresult.CUDA_ERROR_INVALID_VALUE)
+    expect('more than there is', cu.cuMemCreate((total // grain + 1) * grain, prop, 0)[0],
+           cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY)
+    handle = ok(cu.cuMemCreate(2 * grain, prop, 0))
+    base = int(ok(cu.cuMemAddressReserve(8 * grain, 0, 0, 0)))
+    ok(cu.cuMemMap(base, 2 * grain, 0, handle, 0))
+    second = base + 4 * grain
+    ok(cu.cuMemMap(second, grain, grain, handle, 0))
+    expect('mapped twice', cu.cuMemMap(base + grain, grain, 0, handle, 0)[0] !=
+           cu.CUresult.CUDA_SUCCESS, True)
     access = cu.CUmemAccessDesc()
     access.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     access.location.id = int(dev)
     access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-    ok(cu.cuMemSetAccess(address, grain, [access], 1))
+    ok(cu.cuMemSetAccess(base, 2 * grain, [access], 1))
+    ok(cu.cuMemSetAccess(second, grain, [access], 1))
     source, back = b'mapped' * 100, bytearray(600)
-    ok(cu.cuMemcpyHtoD(address, source, 600))
-    ok(cu.cuMemcpyDtoH(back, address, 600))
-    expect('mapped bytes read back', bytes(back) == source, True)
-    ok(cu.cuMemUnmap(address, grain))
+    ok(cu.cuMemcpyHtoD(base + grain, source, 600))
+    ok(cu.cuMemcpyDtoH(back, second, 600))
+    expect('written by one mapping, read by the other', bytes(back) == source, True)
     ok(cu.cuMemRelease(handle))
-    ok(cu.cuMemAddressFree(address, grain))
+    ok(cu.cuMemUnmap(base, 2 * grain))
+    expect('held while a mapping is left', ok(cu.cuMemGetInfo())[0] <= free_before - 2 * grain, True)
+    ok(cu.cuMemUnmap(second, grain))
+    expect('free again', ok(cu.cuMemGetInfo())[0], free_before)
+    ok(cu.cuMemAddressFree(base, 8 * grain))
 
 
 def main():
