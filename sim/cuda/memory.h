@@ -24,6 +24,7 @@ struct Block {
   std::uint64_t id = 0;
   unsigned flags = 0;
   Pool* pool = nullptr;
+  std::uint64_t physical = 0;  // kMapped: the cuMemCreate handle behind it
 };
 
 class Memory {

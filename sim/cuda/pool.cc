@@ -5,8 +5,14 @@
 namespace carve::sim::cu {
 namespace {
 
-/// Gives cached blocks back until no more than `keep` bytes are reserved. Wants the pool's lock.
-void trim(Pool* pool, std::uint64_t keep) {
+void count_used(Pool* pool, std::uint64_t size) {
+  pool->used += size;
+  pool->used_high = std::max(pool->used_high, pool->used);
+}
+
+}  // namespace
+
+void trim_pool(Pool* pool, std::uint64_t keep) {
   while (pool->reserved > keep && !pool->cached.empty()) {
     const auto largest = std::prev(pool->cached.end());
     const Block block = largest->second;
@@ -17,13 +23,6 @@ void trim(Pool* pool, std::uint64_t keep) {
     Driver::get().kernel().call(Op::kFree, 0, block.handle, 0);
   }
 }
-
-void count_used(Pool* pool, std::uint64_t size) {
-  pool->used += size;
-  pool->used_high = std::max(pool->used_high, pool->used);
-}
-
-}  // namespace
 
 Pool* default_pool(Device* device) {
   static std::mutex mutex;
@@ -60,7 +59,7 @@ CUresult allocate_from_pool(Pool* pool, Context* context, std::uint64_t size, CU
   Block block;
   CUresult rc = Memory::get().allocate(&owner, size, BlockKind::kPool, 0, &block);
   if (rc == CUDA_ERROR_OUT_OF_MEMORY && !pool->cached.empty()) {
-    trim(pool, pool->used);
+    trim_pool(pool, pool->used);
     rc = Memory::get().allocate(&owner, size, BlockKind::kPool, 0, &block);
   }
   if (rc != CUDA_SUCCESS) return rc;
@@ -83,7 +82,7 @@ CUresult free_to_pool(CUdeviceptr address) {
   const std::lock_guard lock(pool->mutex);
   pool->used -= block.size;
   pool->cached.emplace(block.size, block);
-  trim(pool, std::max(pool->threshold, pool->used));
+  trim_pool(pool, std::max(pool->threshold, pool->used));
   return CUDA_SUCCESS;
 }
 

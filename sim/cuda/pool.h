@@ -24,6 +24,8 @@ struct Pool {
 /// The device's default pool, made at first use.
 Pool* default_pool(Device* device);
 CUresult allocate_from_pool(Pool* pool, Context* context, std::uint64_t size, CUdeviceptr* out);
+/// Gives cached blocks back until no more than `keep` bytes are reserved. Wants the pool's lock.
+void trim_pool(Pool* pool, std::uint64_t keep);
 CUresult free_to_pool(CUdeviceptr address);
 
 }  // namespace carve::sim::cu
