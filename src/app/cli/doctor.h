@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "port/agent_api.h"
+
+// `carve doctor`: from what was seen of this host to findings a person can act on. Pure.
+namespace carve::cli {
+
+/// What was looked up on this host. Texts are empty where all is well.
+struct HostFacts {
+  std::string runtime_folder;
+  std::string state_folder;
+  std::string library_folder;
+  bool supervisor_lives = false;
+  bool agent_socket_exists = false;
+  bool agent_lives = false;            // holds its lock
+  bool arbiter_lives = false;
+  std::string agent_error;             // why the agent did not answer
+  bool runtime_exists = false;
+  bool runtime_on_tmpfs = false;
+  bool libraries_noexec = false;
+  std::string state_error;             // cannot be written
+  std::optional<Bytes> state_free;
+  std::string cgroup_error;
+  std::string user_namespaces_error;
+  bool overlay_known = true;           // the kernel has overlayfs
+  std::vector<std::string> missing_nodes;  // device nodes of cards that the driver lists
+};
+
+enum class Severity : std::uint8_t { kNote, kWarning, kError };
+
+struct Finding {
+  Severity severity = Severity::kError;
+  std::string what;
+  std::string cause;
+  std::string fix;
+};
+
+/// All that is wrong, worst first. Notes are no fault: they tell what cannot be used here.
+[[nodiscard]] std::vector<Finding> diagnose(const HostFacts& host, const std::optional<AgentView>& view);
+
+[[nodiscard]] std::string render_findings(const std::vector<Finding>& findings, const std::optional<AgentView>& view);
+
+/// True when something is wrong: exit code 1.
+[[nodiscard]] bool anything_wrong(const std::vector<Finding>& findings);
+
+}  // namespace carve::cli

@@ -1,0 +1,80 @@
+#include "app/cli/doctor.h"
+
+#include <gtest/gtest.h>
+
+namespace carve::cli {
+namespace {
+
+HostFacts healthy_host() {
+  HostFacts host;
+  host.runtime_folder = "/run/carve";
+  host.supervisor_lives = host.agent_socket_exists = host.agent_lives = host.arbiter_lives = true;
+  host.runtime_exists = host.runtime_on_tmpfs = true;
+  host.state_free = Bytes::gib(1);
+  return host;
+}
+
+AgentView healthy_view() {
+  AgentView view;
+  view.gpu_state = "ok";
+  view.arbiter_state = "ok";
+  CardView card;
+  card.card.id = CardId("GPU-1");
+  card.card.model = "NVIDIA H200";
+  view.cards.push_back(card);
+  return view;
+}
+
+std::string said(const HostFacts& host, const std::optional<AgentView>& view) {
+  const auto findings = diagnose(host, view);
+  for (const auto& finding : findings) {
+    EXPECT_FALSE(finding.cause.empty()) << finding.what;
+    EXPECT_FALSE(finding.fix.empty()) << finding.what;
+  }
+  return render_findings(findings, view);
+}
+
+TEST(Doctor, AHealthyMachineHasNothingWrong) {
+  EXPECT_FALSE(anything_wrong(diagnose(healthy_host(), healthy_view())));
+  EXPECT_NE(said(healthy_host(), healthy_view()).find("nothing is wrong"), std::string::npos);
+}
+
+TEST(Doctor, EveryFaultHasACauseAndAFix) {
+  struct Row {
+    const char* expected;
+    void (*spoil)(HostFacts&, std::optional<AgentView>&);
+  };
+  const Row rows[] = {
+      {"no `carve up` runs", [](HostFacts& h, auto&) { h.supervisor_lives = false; }},
+      {"socket is stale", [](HostFacts& h, auto& v) { h.agent_lives = false; h.agent_error = "x"; v.reset(); }},
+      {"lives but does not answer", [](HostFacts& h, auto& v) { h.agent_error = "x"; v.reset(); }},
+      {"agent does not run",
+       [](HostFacts& h, auto& v) { h.agent_socket_exists = h.agent_lives = false; h.agent_error = "x"; v.reset(); }},
+      {"NVML is absent", [](HostFacts&, auto& v) { v->gpu_state = "absent"; v->gpu_reason = "x"; }},
+      {"NVML is hanging", [](HostFacts&, auto& v) { v->gpu_state = "hanging"; v->gpu_reason = "x"; }},
+      {"arbiter is stopped", [](HostFacts&, auto& v) { v->arbiter_state = "stopped"; v->arbiter_reason = "x"; }},
+      {"journal cannot be written", [](HostFacts&, auto& v) { v->journal_error = "disk full"; }},
+      {"libcarve is not usable", [](HostFacts&, auto& v) { v->library_error = "missing"; }},
+      {"is unhealthy", [](HostFacts&, auto& v) { v->cards[0].card.health = {false, "lost"}; }},
+      {"second line acted", [](HostFacts&, auto& v) { v->events.push_back({1, "breach-memory", "run-1", "killed"}); }},
+      {"mounted noexec", [](HostFacts& h, auto&) { h.libraries_noexec = true; }},
+      {"state folder cannot be written", [](HostFacts& h, auto&) { h.state_error = "read-only"; }},
+      {"is full", [](HostFacts& h, auto&) { h.state_free = Bytes::mib(1); }},
+      {"no cgroup2", [](HostFacts& h, auto&) { h.cgroup_error = "no mount"; }},
+      {"device node /dev/nvidia0", [](HostFacts& h, auto&) { h.missing_nodes = {"/dev/nvidia0"}; }},
+  };
+  for (const auto& row : rows) {
+    auto host = healthy_host();
+    std::optional<AgentView> view = healthy_view();
+    row.spoil(host, view);
+    EXPECT_TRUE(anything_wrong(diagnose(host, view))) << row.expected;
+    EXPECT_NE(said(host, view).find(row.expected), std::string::npos) << row.expected << "\n" << said(host, view);
+  }
+  auto host = healthy_host();
+  host.user_namespaces_error = "max_user_namespaces is 0";
+  EXPECT_FALSE(anything_wrong(diagnose(host, healthy_view())));
+  EXPECT_NE(said(host, healthy_view()).find("ordinary users cannot"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace carve::cli

@@ -1,0 +1,150 @@
+#include "app/cli/views.h"
+
+#include <fmt/core.h>
+
+#include <map>
+
+#include "app/cli/table.h"
+
+namespace carve::cli {
+namespace {
+
+std::string short_uuid(const std::string& uuid) { return clipped(uuid, 16); }
+
+std::string memory(Bytes bytes) { return bytes == Bytes::max() ? "?" : to_human(bytes); }
+
+std::string of(Bytes used, Bytes limit) { return memory(used) + " / " + memory(limit); }
+
+std::string share_text(const SliceView& slice, const SliceCardView& card) {
+  if (slice.whole) return "whole";
+  return fmt::format("{} {}", card.compute.hundredths(), to_string(slice.share));
+}
+
+std::string head(const AgentView& view) {
+  std::string text = fmt::format("{}; CUDA {}; carve {}, page ABI {}", describe_cards(view),
+                                 view.cuda_version.empty() ? "?" : view.cuda_version, view.version, view.page_abi);
+  if (view.gpu_state != "ok") text += fmt::format("\nNVML {}: {}", view.gpu_state, view.gpu_reason);
+  if (view.arbiter_state != "ok") text += fmt::format("\narbiter {}: {}", view.arbiter_state, view.arbiter_reason);
+  if (!view.journal_error.empty()) text += "\njournal: " + view.journal_error;
+  if (!view.library_error.empty()) text += "\nlibraries: " + view.library_error;
+  return text + "\n";
+}
+
+std::string card_line(const CardView& card) {
+  std::string text =
+      fmt::format("{}  {}  minor {}", card.card.id.str(), card.card.model, card.card.minor);
+  if (!card.pci_bus_id.empty()) text += "  " + card.pci_bus_id;
+  if (card.card.numa_node >= 0) text += fmt::format("  NUMA {}", card.card.numa_node);
+  if (!card.card.health.ok) text += "  UNHEALTHY: " + card.card.health.reason;
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string describe_cards(const AgentView& view) {
+  if (view.cards.empty()) return "no card (NVML " + view.gpu_state + ": " + view.gpu_reason + ")";
+  std::map<std::string, int> models;
+  for (const auto& card : view.cards) ++models[card.card.model];
+  std::string text;
+  for (const auto& [model, count] : models) {
+    text += fmt::format("{}{} × {}", text.empty() ? "" : ", ", count, model);
+  }
+  return text + ", driver " + (view.driver_version.empty() ? "?" : view.driver_version);
+}
+
+std::string render_inspect(const AgentView& view) {
+  std::string out = head(view);
+  for (const auto& card : view.cards) {
+    const Bytes free = card.exclusive ? Bytes() : card.card.memory - card.set_aside;
+    const auto left = card.exclusive ? CoreShare() : CoreShare::whole() - card.guaranteed;
+    out += "\n" + card_line(card);
+    out += fmt::format("  memory   {} granted of {}, {} free{}\n", to_human(card.set_aside),
+                       to_human(card.card.memory), to_human(free), card.exclusive ? " (one has it alone)" : "");
+    out += fmt::format("  compute  {} guaranteed of 100, {} free\n", card.guaranteed.hundredths(), left.hundredths());
+    std::vector<std::vector<std::string>> rows = {
+        {"SLICE", "KIND", "MEMORY LIMIT", "COMPUTE", "PRIORITY", "USER", "STATE", "NAME"}};
+    for (const auto& slice : view.slices) {
+      for (const auto& held : slice.cards) {
+        if (held.card != card.card.id.str()) continue;
+        rows.push_back({slice.id, slice.kind, memory(held.limit), share_text(slice, held),
+                        std::string(to_string(slice.priority)), std::to_string(slice.uid), slice.state,
+                        clipped(slice.name, 40)});
+      }
+    }
+    if (rows.size() > 1) out += aligned(rows, {2}, "  ");
+    for (const auto& process : card.foreign) {
+      out += fmt::format("  outside any slice: process {} ({}) holds {}\n", process.pid, process.command,
+                         memory(process.memory));
+    }
+  }
+  if (view.waiting > 0) out += fmt::format("\n{} request(s) wait for a place\n", view.waiting);
+  return out;
+}
+
+std::string render_top(const AgentView& view) {
+  std::string out = head(view);
+  for (const auto& card : view.cards) {
+    out += "\n" + card_line(card);
+    const double used = card.card.memory.count() == 0 ? 0
+                                                      : static_cast<double>(card.used.count()) /
+                                                            static_cast<double>(card.card.memory.count());
+    out += fmt::format("  memory {} {}   compute {} {} %   {} °C   {} W\n", bar(used, 20),
+                       of(card.used, card.card.memory), bar(card.utilization_percent / 100.0, 20),
+                       card.utilization_percent, card.temperature_c, card.power_mw / 1000);
+    std::vector<std::vector<std::string>> rows = {
+        {"SLICE", "PID", "COMMAND", "MEMORY USED / LIMIT", "COMPUTE WANTED", "DELIVERED", "NVML SM", "STATE"}};
+    for (const auto& slice : view.slices) {
+      for (const auto& held : slice.cards) {
+        if (held.card != card.card.id.str()) continue;
+        rows.push_back({slice.id, "", clipped(slice.name, 24), of(held.used, held.limit), share_text(slice, held),
+                        fmt::format("{:.1f} %", held.delivered_percent), "", slice.state});
+        for (const auto& process : slice.processes) {
+          if (!process.card.empty() && process.card != held.card) continue;
+          rows.push_back({"", std::to_string(process.pid), clipped(process.command, 24),
+                          process.card.empty() ? "-" : memory(process.memory), "", "",
+                          process.card.empty() ? "-" : fmt::format("{} %", process.sm_percent),
+                          process.card.empty() || process.registered || slice.whole ? "" : "not registered"});
+        }
+      }
+    }
+    for (const auto& process : card.foreign) {
+      rows.push_back({"(no slice)", std::to_string(process.pid), clipped(process.command, 24), memory(process.memory),
+                      "", "", fmt::format("{} %", process.sm_percent), "foreign"});
+    }
+    if (rows.size() > 1) out += aligned(rows, {1, 3, 5, 6}, "  ");
+  }
+  const std::size_t shown = view.events.size() > 5 ? 5 : view.events.size();
+  for (std::size_t i = view.events.size() - shown; i < view.events.size(); ++i) {
+    if (i == view.events.size() - shown) out += "\nlast events\n";
+    const auto& event = view.events[i];
+    out += fmt::format("  {} {} {}\n", event.kind, event.slice, event.text);
+  }
+  return out;
+}
+
+std::string render_slices(const AgentView& view) {
+  std::vector<std::vector<std::string>> rows = {
+      {"SLICE", "KIND", "CARD", "MEMORY LIMIT", "COMPUTE", "PRIORITY", "USER", "STATE", "NAME"}};
+  for (const auto& slice : view.slices) {
+    for (const auto& held : slice.cards) {
+      rows.push_back({slice.id, slice.kind, short_uuid(held.card), memory(held.limit), share_text(slice, held),
+                      std::string(to_string(slice.priority)), std::to_string(slice.uid), slice.state,
+                      clipped(slice.name, 40)});
+    }
+  }
+  return aligned(rows, {3}, "");
+}
+
+std::string render_grant(const Grant& grant) {
+  std::string out = fmt::format("slice   {}\n", grant.slice);
+  for (const auto& card : grant.cards) {
+    out += fmt::format("card    {}  {}  memory {}  compute {}\n", card.card.str(), card.model, to_human(card.memory),
+                       card.compute.hundredths());
+  }
+  if (!grant.device.empty()) {
+    out += fmt::format("device  {}\nuse     podman run --device {} …\n", grant.device, grant.device);
+  }
+  return out;
+}
+
+}  // namespace carve::cli
