@@ -177,7 +177,8 @@ void Arbiter::rule_holder(std::uint64_t now) {
   if (holder_ < 0) return;
   const Slice& holder = slices_[holder_];
   if (!eligible(holder)) return begin_drain(now);
-  const int best = best_candidate();
+  int best = now >= lease_end_ ? stuck_slice(now) : -1;
+  if (best < 0 || best == holder_) best = best_candidate();
   if (best < 0 || best == holder_) {
     if (now >= lease_end_) lease_end_ = end_of_lease(holder, now);
     return;

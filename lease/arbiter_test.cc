@@ -1,0 +1,176 @@
+#include "lease/arbiter.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "lease/observe.h"
+
+namespace carve::lease {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+Terms burst(std::uint32_t compute, abi::PriorityClass priority = abi::PriorityClass::kStandard) {
+  return {compute, abi::ShareClass::kBurst, priority};
+}
+
+struct Card {
+  Arbiter arbiter;
+  std::vector<Observation> seen = std::vector<Observation>(kMaxSlices);
+  std::uint64_t now = 0;
+  void step(std::uint64_t at) { arbiter.step(now = at, seen.data()); }
+  abi::LeaseMode mode(int slice) { return arbiter.grant(slice).mode; }
+};
+
+TEST(Arbiter, TheOnlySliceHasTheCardWithoutAsking) {
+  Card card;
+  const int slice = card.arbiter.add(burst(30));
+  card.step(0);
+  EXPECT_EQ(card.mode(slice), abi::LeaseMode::kSolo);
+  EXPECT_EQ(card.arbiter.next_step_ns(), kNever) << "nothing to do until somebody asks";
+}
+
+TEST(Arbiter, AtMostOneSliceMayLaunchAtAnyTime) {
+  Card card;
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 12; ++i) card.arbiter.add(burst(1 + static_cast<std::uint32_t>(random() % 20)));
+  for (int round = 0; round < 20'000; ++round) {
+    for (int i = 0; i < 12; ++i) {
+      Observation& o = card.seen[static_cast<std::size_t>(i)];
+      o.want = random() % 3 == 0;
+      o.busy = card.mode(i) != abi::LeaseMode::kBlocked && random() % 2 == 0;
+      o.inflight_ns = o.busy ? random() % (5 * kMs) : 0;
+      o.busy_ns += o.busy ? random() % kMs : 0;
+    }
+    card.step(card.now + random() % (2 * kMs));
+    int granted = 0;
+    for (int i = 0; i < 12; ++i) granted += card.mode(i) != abi::LeaseMode::kBlocked;
+    ASSERT_LE(granted, 1) << "round " << round;
+    ASSERT_GT(card.arbiter.next_step_ns(), card.now);
+  }
+}
+
+TEST(Arbiter, AHolderThatStopsLosesTheCardAfterLeaseAndDrain) {
+  Card card;
+  const int stopped = card.arbiter.add(burst(50));
+  const int neighbour = card.arbiter.add(burst(50));
+  card.seen[0] = {.want = true};
+  card.step(1);
+  ASSERT_NE(card.mode(stopped), abi::LeaseMode::kBlocked);
+  // From here on it says nothing new: work in flight, for ever.
+  card.seen[0] = {.want = false, .busy = true, .inflight_ns = 900 * kMs};
+  card.seen[1] = {.want = true};
+  const Tuning tuning;
+  std::uint64_t granted_at = 0;
+  while (granted_at == 0 && card.now < 1000 * kMs) {
+    card.step(std::max(card.now + 1, std::min(card.arbiter.next_step_ns(), card.now + kMs)));
+    if (card.mode(neighbour) != abi::LeaseMode::kBlocked) granted_at = card.now;
+  }
+  EXPECT_GT(granted_at, 0U);
+  EXPECT_LE(granted_at, tuning.quantum + tuning.drain_timeout + 2 * kMs);
+}
+
+TEST(Arbiter, OnlineTakesTheLeaseAtOnce) {
+  Card card;
+  const int offline = card.arbiter.add(burst(50, abi::PriorityClass::kOffline));
+  const int online = card.arbiter.add(burst(50, abi::PriorityClass::kOnline));
+  card.seen[0] = {.want = true};
+  card.step(1);
+  ASSERT_NE(card.mode(offline), abi::LeaseMode::kBlocked);
+  card.seen[1] = {.want = true};
+  card.step(2);
+  EXPECT_EQ(card.mode(offline), abi::LeaseMode::kBlocked);
+  EXPECT_EQ(card.mode(online), abi::LeaseMode::kLease);
+}
+
+TEST(Arbiter, StuckWorkGetsOneLease) {
+  Card card;
+  card.arbiter.add(burst(90));
+  const int stuck = card.arbiter.add(burst(10));
+  card.seen[1] = {.want = true, .busy = true, .inflight_ns = kMs};
+  bool rescued = false;
+  for (std::uint64_t at = 0; at < 400 * kMs && !rescued; at += kMs) {
+    card.seen[0] = {.want = true, .busy = true, .inflight_ns = kMs, .busy_ns = at};
+    card.step(at);
+    rescued = card.mode(stuck) == abi::LeaseMode::kLease;
+  }
+  EXPECT_TRUE(rescued);
+}
+
+TEST(Arbiter, ASleeperDoesNotClaimTheTimeItSleptThrough) {
+  Card card;
+  const int worker = card.arbiter.add(burst(50));
+  const int sleeper = card.arbiter.add(burst(50));
+  std::uint64_t at = 0;
+  for (; at < 5000 * kMs; at += kMs) {
+    card.seen[0] = {.want = at == 0, .busy = true, .inflight_ns = kMs, .busy_ns = at};
+    card.step(at);
+  }
+  std::uint64_t blocked_since = at;
+  std::uint64_t longest = 0;
+  for (const std::uint64_t end = at + 1000 * kMs; at < end; at += kMs) {
+    const bool runs = card.mode(worker) != abi::LeaseMode::kBlocked;
+    card.seen[0].want = true;
+    card.seen[0].busy = runs;
+    card.seen[0].busy_ns += runs ? kMs : 0;
+    card.seen[1].want = true;
+    card.seen[1].busy = !runs && card.mode(sleeper) != abi::LeaseMode::kBlocked;
+    card.seen[1].busy_ns += card.seen[1].busy ? kMs : 0;
+    card.step(at);
+    if (card.mode(worker) != abi::LeaseMode::kBlocked) blocked_since = at;
+    else longest = std::max(longest, at - blocked_since);
+  }
+  EXPECT_LE(longest, 80 * kMs);
+}
+
+TEST(Arbiter, TheSameInputsGiveTheSameDecisionsAndOthersDoNot) {
+  const auto play = [](std::uint64_t altered) {
+    Card card;
+    for (int i = 0; i < 3; ++i) card.arbiter.add(burst(20 + 10 * static_cast<std::uint32_t>(i)));
+    std::mt19937_64 random(3);
+    std::vector<std::uint64_t> decisions;
+    for (std::uint64_t round = 0; round < 10'000; ++round) {
+      for (std::size_t i = 0; i < 3; ++i) {
+        card.seen[i].want = random() % 2 == 0;
+        const bool works = random() % 4 != 0 && card.mode(static_cast<int>(i)) != abi::LeaseMode::kBlocked;
+        card.seen[i].busy = works;
+        card.seen[i].busy_ns += works ? kMs / 2 : 0;
+      }
+      if (round == altered) card.seen[0].busy_ns += 20 * kMs;
+      card.step(card.now + random() % kMs);
+      for (int i = 0; i < 3; ++i) {
+        const Grant& g = card.arbiter.grant(i);
+        decisions.push_back(static_cast<std::uint64_t>(g.mode) ^ g.end_ns << 2 ^ std::uint64_t{g.epoch} << 40);
+      }
+    }
+    return decisions;
+  };
+  EXPECT_EQ(play(kNever), play(kNever));
+  EXPECT_NE(play(kNever), play(5000));
+}
+
+TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
+  auto arbiter = std::make_unique<Arbiter>();
+  for (std::uint32_t i = 0; i < kMaxSlices; ++i) EXPECT_EQ(arbiter->add(burst(1)), static_cast<int>(i));
+  EXPECT_EQ(arbiter->add(burst(1)), -1);
+  arbiter->remove(5);
+  EXPECT_EQ(arbiter->add(burst(1)), 5);
+}
+
+TEST(Observe, WhateverStandsInThePageIsClamped) {
+  auto page = std::make_unique<abi::AccountPage>();
+  std::mt19937_64 random(1);
+  auto* words = reinterpret_cast<std::uint64_t*>(page.get());
+  for (int round = 0; round < 50; ++round) {
+    for (std::size_t i = 0; i < sizeof *page / 8; ++i) words[i] = random();
+    const Observation seen = observe(*page, 100, 200);
+    EXPECT_LE(seen.inflight_ns, kMostInflightNs);
+    EXPECT_TRUE(seen.edge_ns == 0 || (seen.edge_ns >= 100 && seen.edge_ns <= 200));
+  }
+}
+
+}  // namespace
+}  // namespace carve::lease

@@ -1,0 +1,98 @@
+#include "lease/memory_account.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace carve::lease {
+namespace {
+
+constexpr std::uint64_t kGiB = 1ULL << 30;
+
+struct Pages {
+  std::unique_ptr<abi::GrantPage> grant = std::make_unique<abi::GrantPage>();
+  std::unique_ptr<abi::AccountPage> account = std::make_unique<abi::AccountPage>();
+  explicit Pages(std::uint64_t limit, std::uint32_t slots = 1) {
+    grant->memory_limit.raw = limit;
+    account->high_slot.raw = slots;
+  }
+  MemoryAccount of(std::uint32_t slot) { return {*grant, *account, account->slots[slot]}; }
+};
+
+TEST(MemoryAccount, TheExactRemainderFitsAndOneByteMoreDoesNot) {
+  Pages pages(kGiB);
+  MemoryAccount account = pages.of(0);
+  ASSERT_TRUE(account.reserve(kGiB - 100));
+  EXPECT_FALSE(account.reserve(101));
+  EXPECT_TRUE(account.reserve(100));
+  EXPECT_FALSE(account.reserve(1));
+  account.release(kGiB);
+  EXPECT_EQ(account.used(), 0U);
+}
+
+TEST(MemoryAccount, WhatOthersHoldAndWhatTheDriverTookCount) {
+  Pages pages(kGiB, 2);
+  ASSERT_TRUE(pages.of(0).reserve(kGiB / 2));
+  pages.grant->overhead_bytes.raw = kGiB / 4;
+  EXPECT_FALSE(pages.of(1).reserve(kGiB / 4 + 1));
+  EXPECT_TRUE(pages.of(1).reserve(kGiB / 4));
+}
+
+TEST(MemoryAccount, ARequestNearTheEndOfTheNumbersDoesNotWrapAround) {
+  Pages pages(kGiB);
+  ASSERT_TRUE(pages.of(0).reserve(kGiB / 2));
+  EXPECT_FALSE(pages.of(0).reserve(~std::uint64_t{0}));
+  EXPECT_FALSE(pages.of(0).reserve(~std::uint64_t{0} - kGiB / 4));
+  EXPECT_EQ(pages.of(0).used(), kGiB / 2);
+}
+
+TEST(MemoryAccount, NoiseInAnotherSlotRefusesRatherThanGrants) {
+  Pages pages(kGiB, 1);
+  pages.account->high_slot.raw = 0xffffffff;
+  pages.account->slots[7].used_bytes.raw = ~std::uint64_t{0} - 5;
+  EXPECT_FALSE(pages.of(0).reserve(6));
+  EXPECT_FALSE(pages.of(0).reserve(1));
+}
+
+// Threads stand for processes: each has a slot of its own on one mapping. The truth is a counter of the test's own,
+// raised after a grant and lowered before the release, so that it never says more than is really held.
+TEST(MemoryAccount, SixtyFourRacersNeverHoldMoreThanTheLimit) {
+  constexpr std::uint32_t kRacers = 64;
+  constexpr std::uint64_t kLimit = 1000;
+  constexpr int kRounds = 3000;
+  Pages pages(kLimit, kRacers);
+  std::atomic<std::uint64_t> held = 0;
+  std::atomic<std::uint64_t> most = 0;
+  std::atomic<std::uint64_t> refused = 0;
+  std::vector<std::thread> racers;
+  for (std::uint32_t i = 0; i < kRacers; ++i) {
+    racers.emplace_back([&, i] {
+      MemoryAccount account = pages.of(i);
+      std::mt19937 random(i);
+      for (int round = 0; round < kRounds; ++round) {
+        const std::uint64_t bytes = 1 + random() % 300;
+        if (!account.reserve(bytes)) {
+          ++refused;
+          continue;
+        }
+        const std::uint64_t now = held.fetch_add(bytes) + bytes;
+        for (std::uint64_t before = most; now > before && !most.compare_exchange_weak(before, now);) {
+        }
+        if (random() % 4 == 0) std::this_thread::yield();
+        held.fetch_sub(bytes);
+        account.release(bytes);
+      }
+    });
+  }
+  for (auto& racer : racers) racer.join();
+  EXPECT_LE(most, kLimit);
+  EXPECT_GT(refused, 0U) << "nobody was ever refused: the race proved nothing";
+  EXPECT_EQ(pages.of(0).used(), 0U);
+}
+
+}  // namespace
+}  // namespace carve::lease
