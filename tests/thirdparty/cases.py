@@ -63,12 +63,18 @@ def workout(script, *more):
     return run
 
 
+def make_cubin(compiler, path):
+    r = subprocess.run([compiler, os.path.join(PROGRAMS, 'make_cubin.py'), path], capture_output=True,
+                       text=True, timeout=TIMEOUT)
+    if r.returncode != 0:
+        raise Failed(f'no cubin: {r.stdout}{r.stderr}')
+
+
 def cuda_bindings(context):
     python, compiler = context.prepared
     with tempfile.TemporaryDirectory() as folder:
         cubin = os.path.join(folder, 'workout.cubin')
-        subprocess.run([compiler, os.path.join(PROGRAMS, 'make_cubin.py'), cubin], check=True,
-                       timeout=TIMEOUT)
+        make_cubin(compiler, cubin)
         out = context.program(python, os.path.join(PROGRAMS, 'cuda_bindings_workout.py'),
                               *context.expected(), '--cubin', cubin)
     if 'workout complete' not in out:
@@ -79,8 +85,7 @@ def pycuda(context):
     python, compiler = context.prepared
     with tempfile.TemporaryDirectory() as folder:
         cubin = os.path.join(folder, 'workout.cubin')
-        subprocess.run([compiler, os.path.join(PROGRAMS, 'make_cubin.py'), cubin], check=True,
-                       timeout=TIMEOUT)
+        make_cubin(compiler, cubin)
         out = context.program(python, os.path.join(PROGRAMS, 'pycuda_workout.py'),
                               *context.expected(), '--cubin', cubin)
     if 'workout complete' not in out:
@@ -192,13 +197,16 @@ def tables_match_headers(context):
         raise Failed(r.stdout + r.stderr)
 
 
-def nvml_layout(context):
-    for folder in ('nvml-12.9/nvidia/nvml_dev/include', 'nvml-13.5/nvidia/cu13/include'):
-        r = subprocess.run([shutil.which('c++') or 'g++', '-std=c++20', '-fsyntax-only',
-                            '-I', os.path.join(context.prepared, folder), '-I', fetch.REPOSITORY,
-                            os.path.join(HERE, 'nvml_layout.cc')], capture_output=True, text=True)
-        if r.returncode != 0:
-            raise Failed(f'{folder}: {r.stderr[-3000:]}')
+def layout(source, *folders):
+    """A source full of static_asserts, compiled with NVIDIA's headers of both releases."""
+    def run(context):
+        for folder in folders:
+            r = subprocess.run([shutil.which('c++') or 'g++', '-std=c++20', '-fsyntax-only',
+                                '-I', os.path.join(context.prepared, folder), '-I', fetch.REPOSITORY,
+                                os.path.join(HERE, source)], capture_output=True, text=True)
+            if r.returncode != 0:
+                raise Failed(f'{folder}: {r.stderr[-3000:]}')
+    return run
 
 
 def proc_address(context):
@@ -229,7 +237,10 @@ def debian(name):
 
 CASES = {
     'tables_match_headers': Case(headers, tables_match_headers, needs_cards=False),
-    'nvml_layout': Case(headers, nvml_layout, needs_cards=False),
+    'cuda_layout': Case(headers, layout('cuda_layout.cc', 'cuda-12.9/nvidia/cuda_runtime/include',
+                                        'cuda-13.5/nvidia/cu13/include'), needs_cards=False),
+    'nvml_layout': Case(headers, layout('nvml_layout.cc', 'nvml-12.9/nvidia/nvml_dev/include',
+                                        'nvml-13.5/nvidia/cu13/include'), needs_cards=False),
     'exports': Case(lambda _: None, exports, needs_cards=False),
     'proc_address': Case(headers, proc_address, needs_cards=False),
     'proc_address_oracle': Case(debian('driver535'), proc_address_oracle, needs_cards=False),
