@@ -59,7 +59,7 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
     lane.credit_ns = estimate;
     return Verdict::kGo;
   }
-  on_its_own_ = false;
+  if (on_its_own()) __atomic_store_n(&on_its_own_, false, __ATOMIC_RELAXED);
   const std::uint64_t chunk =
       mode_of(word) == abi::LeaseMode::kSolo ? tuning_.solo_marker_every : tuning_.marker_every;
   bool by_grant = false;
@@ -98,17 +98,19 @@ bool Gate::fits(std::uint64_t before, std::uint32_t word, std::uint64_t now, boo
 bool Gate::local_bucket_allows(std::uint64_t estimate, std::uint64_t now) {
   const std::uint64_t rate = min_of(grant_->rate_ppm.load_relaxed(), 1'000'000);
   const auto full = static_cast<std::int64_t>(50 * rate);  // 50 ms at this rate, in ns
-  if (!on_its_own_) {
-    on_its_own_ = true;
-    local_tokens_ = full;
+  const std::uint64_t last = __atomic_exchange_n(&local_last_, now, __ATOMIC_RELAXED);
+  if (!on_its_own()) {
+    __atomic_store_n(&on_its_own_, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&local_tokens_, full, __ATOMIC_RELAXED);
   } else {
-    const std::uint64_t passed = min_of(now - local_last_, 1'000'000'000);
-    local_tokens_ += static_cast<std::int64_t>(passed / 1000 * rate / 1000);
-    if (local_tokens_ > full) local_tokens_ = full;
+    const std::uint64_t passed = now > last ? min_of(now - last, 1'000'000'000) : 0;
+    const auto gained = static_cast<std::int64_t>(passed / 1000 * rate / 1000);
+    if (__atomic_add_fetch(&local_tokens_, gained, __ATOMIC_RELAXED) > full) {
+      __atomic_store_n(&local_tokens_, full, __ATOMIC_RELAXED);
+    }
   }
-  local_last_ = now;
-  if (local_tokens_ <= 0) return false;
-  local_tokens_ -= static_cast<std::int64_t>(estimate);
+  if (__atomic_load_n(&local_tokens_, __ATOMIC_RELAXED) <= 0) return false;
+  __atomic_sub_fetch(&local_tokens_, static_cast<std::int64_t>(estimate), __ATOMIC_RELAXED);
   return true;
 }
 

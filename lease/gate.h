@@ -18,7 +18,7 @@
 //   p.begin_marker: record a begin marker on `stream`
 //   launch; when the driver refuses: gate.withdraw(lane, p)
 //   gate.leave(lane, p) → a segment to close (end marker on `stream`) or none
-// and the helper, for each closed segment whose end marker has passed: gate.completed(segment, begin, end, now).
+// and one helper thread per process, for each closed segment whose end marker has passed: gate.completed(segment, begin, end, now).
 namespace carve::lease {
 
 /// Work of one thread on one stream between two markers.
@@ -144,7 +144,7 @@ class Gate {
   [[nodiscard]] CostTable& costs() { return costs_; }
   [[nodiscard]] bool anything_in_flight() const { return slot_->inflight_ns.load_relaxed() != 0; }
   /// True while the arbiter is silent and the local bucket rules.
-  [[nodiscard]] bool on_its_own() const { return on_its_own_; }
+  [[nodiscard]] bool on_its_own() const { return __atomic_load_n(&on_its_own_, __ATOMIC_RELAXED); }
 
  private:
   Passage enter_slowly(Lane& lane, std::uint64_t key, std::uint64_t stream, std::uint32_t word,
