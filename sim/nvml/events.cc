@@ -4,7 +4,8 @@
 #include <condition_variable>
 #include <chrono>
 #include <ctime>
-#include <set>
+#include <map>
+#include <memory>
 
 #include "sim/nvml/call.h"
 
@@ -20,7 +21,8 @@ struct EventSet {
 
 struct Events {
   std::mutex mutex;
-  std::set<EventSet*> sets;
+  // Shared with whoever waits: freeing a set that somebody waits for wakes them and harms nobody.
+  std::map<EventSet*, std::shared_ptr<EventSet>> sets;
 };
 Events& events() {
   static Events* all = new Events;  // as the library: outlives static destructors
@@ -30,9 +32,11 @@ Events& events() {
 Return wait(EventSet* set, unsigned timeout_ms) {
   Events& all = events();
   std::unique_lock lock(all.mutex);
-  if (all.sets.count(set) == 0) return kInvalidArgument;
+  const auto found = all.sets.find(set);
+  if (found == all.sets.end()) return kInvalidArgument;
+  const std::shared_ptr<EventSet> mine = found->second;
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  set->wake.wait_until(lock, until, [&] { return all.sets.count(set) == 0; });
+  mine->wake.wait_until(lock, until, [&] { return all.sets.count(set) == 0; });
   return kTimeout;
 }
 
@@ -135,7 +139,9 @@ CARVE_NVML_EXPORT Return nvmlEventSetCreate(EventSet** out) {
   if (Return r = initialised(); r != kSuccess) return r;
   if (out == nullptr) return kInvalidArgument;
   std::lock_guard lock(events().mutex);
-  *out = *events().sets.insert(new EventSet).first;
+  auto set = std::make_shared<EventSet>();
+  *out = set.get();
+  events().sets.emplace(set.get(), set);
   return kSuccess;
 }
 
@@ -161,13 +167,14 @@ CARVE_NVML_EXPORT Return nvmlEventSetWait_v2(EventSet* set, EventData*, unsigned
   return wait(set, timeout_ms);
 }
 
-// A set that somebody waits for in another thread is the caller's error; the waiter is woken and the
-// memory is left to it.
 CARVE_NVML_EXPORT Return nvmlEventSetFree(EventSet* set) {
   if (Return r = initialised(); r != kSuccess) return r;
   std::lock_guard lock(events().mutex);
-  if (events().sets.erase(set) == 0) return kInvalidArgument;
-  set->wake.notify_all();
+  const auto found = events().sets.find(set);
+  if (found == events().sets.end()) return kInvalidArgument;
+  const std::shared_ptr<EventSet> mine = found->second;
+  events().sets.erase(found);
+  mine->wake.notify_all();
   return kSuccess;
 }
 
