@@ -13,11 +13,14 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: carve-simctl [--socket PATH] <command>\n"
-    "  account              what each process held and got, per card (JSON), the dead of 150 s included\n"
-    "  groups               the same summed per cgroup, with the exact highest simultaneous sum (JSON)\n"
+    "  account              what each process held and got, per card (JSON), the dead of 150 s "
+    "included\n"
+    "  groups               the same summed per cgroup, with the exact highest simultaneous sum "
+    "(JSON)\n"
     "  cards                per card: held, delivered, lost to context switches (JSON)\n"
     "  windows --ms N [--since NS] [--last N]\n"
-    "                       GPU time delivered per process and window of N ms (multiple of 10) (JSON);\n"
+    "                       GPU time delivered per process and window of N ms (multiple of 10) "
+    "(JSON);\n"
     "                       --since: CLOCK_MONOTONIC ns; --last: only the last N windows\n"
     "  profiles             the machines that can be played\n"
     "  now                  CLOCK_MONOTONIC in ns, for --since\n";
@@ -65,15 +68,22 @@ int account(Connection& connection) {
   if (connection.list(Op::kAccount, 0, 0, 0, &records) != Status::kOk) return 1;
   std::vector<Fields> rows;
   for (const AccountRecord& r : records)
-    rows.push_back({{"pid", num(static_cast<std::uint64_t>(r.pid))}, {"card", num(r.card)},
-                    {"name", quoted(r.name)}, {"cgroup", quoted(r.cgroup)},
-                    {"alive", r.alive != 0 ? "true" : "false"}, {"contexts", num(r.contexts)},
+    rows.push_back({{"pid", num(static_cast<std::uint64_t>(r.pid))},
+                    {"card", num(r.card)},
+                    {"name", quoted(r.name)},
+                    {"cgroup", quoted(r.cgroup)},
+                    {"alive", r.alive != 0 ? "true" : "false"},
+                    {"contexts", num(r.contexts)},
                     {"explicit_bytes", num(r.explicit_bytes)},
                     {"explicit_high_bytes", num(r.explicit_high)},
-                    {"granule_bytes", num(r.granule_bytes)}, {"context_bytes", num(r.context_bytes)},
-                    {"gpu_ns", num(r.gpu_ns)}, {"copy_ns", num(r.copy_ns)},
-                    {"launches", num(r.launches)}, {"allocations", num(r.allocations)},
-                    {"refused", num(r.refused)}, {"started_ns", num(r.started_ns)},
+                    {"granule_bytes", num(r.granule_bytes)},
+                    {"context_bytes", num(r.context_bytes)},
+                    {"gpu_ns", num(r.gpu_ns)},
+                    {"copy_ns", num(r.copy_ns)},
+                    {"launches", num(r.launches)},
+                    {"allocations", num(r.allocations)},
+                    {"refused", num(r.refused)},
+                    {"started_ns", num(r.started_ns)},
                     {"ended_ns", num(r.ended_ns)}});
   print("processes", rows);
   return 0;
@@ -84,10 +94,13 @@ int groups(Connection& connection) {
   if (connection.list(Op::kGroups, 0, 0, 0, &records) != Status::kOk) return 1;
   std::vector<Fields> rows;
   for (const GroupRecord& r : records)
-    rows.push_back({{"cgroup", quoted(r.cgroup)}, {"card", num(r.card)},
-                    {"processes", num(r.processes)}, {"explicit_bytes", num(r.explicit_bytes)},
+    rows.push_back({{"cgroup", quoted(r.cgroup)},
+                    {"card", num(r.card)},
+                    {"processes", num(r.processes)},
+                    {"explicit_bytes", num(r.explicit_bytes)},
                     {"explicit_high_bytes", num(r.explicit_high)},
-                    {"context_bytes", num(r.context_bytes)}, {"gpu_ns", num(r.gpu_ns)},
+                    {"context_bytes", num(r.context_bytes)},
+                    {"gpu_ns", num(r.gpu_ns)},
                     {"grants", num(r.grants)}});
   print("groups", rows);
   return 0;
@@ -101,12 +114,16 @@ int cards(Connection& connection) {
   parse_machine(connection.machine().profile, connection.machine().instance, &machine, &error);
   std::vector<Fields> rows;
   for (const CardTruthRecord& r : records)
-    rows.push_back({{"card", num(r.card)}, {"uuid", quoted(r.uuid)},
+    rows.push_back({{"card", num(r.card)},
+                    {"uuid", quoted(r.uuid)},
                     {"model", quoted(std::string(machine.model->name).c_str())},
-                    {"total_bytes", num(r.total_bytes)}, {"used_bytes", num(r.used_bytes)},
+                    {"total_bytes", num(r.total_bytes)},
+                    {"used_bytes", num(r.used_bytes)},
                     {"explicit_bytes", num(r.explicit_bytes)},
-                    {"context_bytes", num(r.context_bytes)}, {"contexts", num(r.contexts)},
-                    {"gpu_ns", num(r.gpu_ns)}, {"switch_ns", num(r.switch_ns)},
+                    {"context_bytes", num(r.context_bytes)},
+                    {"contexts", num(r.contexts)},
+                    {"gpu_ns", num(r.gpu_ns)},
+                    {"switch_ns", num(r.switch_ns)},
                     {"switches", num(r.switches)}});
   print("cards", rows);
   return 0;
@@ -123,9 +140,13 @@ int windows(Connection& connection, std::uint64_t ms, std::uint64_t since, std::
   for (const WindowRecord& r : records) {
     if (last != 0 && r.start_ns + last * ms * 1'000'000 <= newest) continue;
     char share[32];
-    std::snprintf(share, sizeof share, "%.3f", static_cast<double>(r.gpu_ns) / static_cast<double>(ms) / 1e4);
-    rows.push_back({{"pid", num(static_cast<std::uint64_t>(r.pid))}, {"card", num(r.card)},
-                    {"start_ns", num(r.start_ns)}, {"gpu_ns", num(r.gpu_ns)}, {"percent", share}});
+    std::snprintf(share, sizeof share, "%.3f",
+                  static_cast<double>(r.gpu_ns) / static_cast<double>(ms) / 1e4);
+    rows.push_back({{"pid", num(static_cast<std::uint64_t>(r.pid))},
+                    {"card", num(r.card)},
+                    {"start_ns", num(r.start_ns)},
+                    {"gpu_ns", num(r.gpu_ns)},
+                    {"percent", share}});
   }
   print("windows", rows);
   return 0;
@@ -175,7 +196,8 @@ int run(int argc, char** argv) {
     std::printf("%lld\n", static_cast<long long>(now.tv_sec) * 1'000'000'000LL + now.tv_nsec);
     return 0;
   }
-  const bool known = command == "account" || command == "groups" || command == "cards" || command == "windows";
+  const bool known =
+      command == "account" || command == "groups" || command == "cards" || command == "windows";
   if (!known) return fail(command.empty() ? "no command" : "\"" + command + "\": unknown command");
   Connection connection;
   if (connection.open(ClientKind::kQuery, socket.c_str()) != Status::kOk) {

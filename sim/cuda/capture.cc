@@ -8,8 +8,8 @@
 
 namespace carve::sim::cu {
 
-/// One capture, from its begin call to its end call; several streams may have joined it. Never given back:
-/// events that were recorded inside go on pointing at it.
+/// One capture, from its begin call to its end call; several streams may have joined it. Never
+/// given back: events that were recorded inside go on pointing at it.
 struct Capture {
   Graph* graph = nullptr;
   bool own_graph = true;  // made for this capture, not given by the program
@@ -18,7 +18,8 @@ struct Capture {
   int mode = 0;
   bool invalid = false;
   bool ended = false;
-  std::unordered_map<Stream*, std::vector<GraphNode*>> tips;  // what the next node of a stream waits for
+  std::unordered_map<Stream*, std::vector<GraphNode*>>
+      tips;  // what the next node of a stream waits for
 };
 
 namespace {
@@ -54,7 +55,8 @@ bool joined(const Capture& capture) {
   return true;
 }
 
-CUresult begin(CUstream handle, int mode, CUgraph graph, const CUgraphNode* needs, std::size_t n, std::uintptr_t zero) {
+CUresult begin(CUstream handle, int mode, CUgraph graph, const CUgraphNode* needs, std::size_t n,
+               std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (mode < 0 || mode > 2) return CUDA_ERROR_INVALID_VALUE;
   if (stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -66,15 +68,17 @@ CUresult begin(CUstream handle, int mode, CUgraph graph, const CUgraphNode* need
   capture->id = Driver::get().next_id();
   capture->origin = stream;
   capture->mode = mode;
-  capture->tips[stream] = n > 0 ? std::vector<GraphNode*>(needs, needs + n) : std::vector<GraphNode*>{};
+  capture->tips[stream] =
+      n > 0 ? std::vector<GraphNode*>(needs, needs + n) : std::vector<GraphNode*>{};
   stream->capture.store(capture);
   return CUDA_SUCCESS;
 }
 
-CUresult begin_to_graph(CUstream handle, CUgraph graph, const CUgraphNode* needs, std::size_t n, int mode,
-                        std::uintptr_t zero) {
+CUresult begin_to_graph(CUstream handle, CUgraph graph, const CUgraphNode* needs, std::size_t n,
+                        int mode, std::uintptr_t zero) {
   CU_NEED_INIT();
-  if (checked_graph(graph) == nullptr || (n > 0 && needs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (checked_graph(graph) == nullptr || (n > 0 && needs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   return begin(handle, mode, graph, needs, n, zero);
 }
 
@@ -108,8 +112,8 @@ CUresult is_capturing(CUstream handle, int* status, std::uintptr_t zero) {
   return CUDA_SUCCESS;
 }
 
-CUresult info(CUstream handle, int* status, std::uint64_t* id, CUgraph* graph, const CUgraphNode** needs,
-              const void** edges, std::size_t* n, std::uintptr_t zero) {
+CUresult info(CUstream handle, int* status, std::uint64_t* id, CUgraph* graph,
+              const CUgraphNode** needs, const void** edges, std::size_t* n, std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(g_mutex);
@@ -125,7 +129,8 @@ CUresult info(CUstream handle, int* status, std::uint64_t* id, CUgraph* graph, c
   return CUDA_SUCCESS;
 }
 
-CUresult update(CUstream handle, CUgraphNode* nodes, std::size_t n, unsigned flags, std::uintptr_t zero) {
+CUresult update(CUstream handle, CUgraphNode* nodes, std::size_t n, unsigned flags,
+                std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (flags > 1 || (n > 0 && nodes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(g_mutex);
@@ -208,37 +213,43 @@ CUresult capture_event_wait(Stream* stream, Event* event) {
   return CUDA_SUCCESS;
 }
 
-#define CU_PAIR(name, twin, parameters, call)          \
-  CU_EXPORT CUresult name parameters {                 \
-    constexpr std::uintptr_t zero = kStreamLegacy;     \
-    return call;                                       \
-  }                                                    \
-  CU_EXPORT CUresult twin parameters {                 \
-    constexpr std::uintptr_t zero = kStreamPerThread;  \
-    return call;                                       \
+#define CU_PAIR(name, twin, parameters, call)         \
+  CU_EXPORT CUresult name parameters {                \
+    constexpr std::uintptr_t zero = kStreamLegacy;    \
+    return call;                                      \
+  }                                                   \
+  CU_EXPORT CUresult twin parameters {                \
+    constexpr std::uintptr_t zero = kStreamPerThread; \
+    return call;                                      \
   }
 
-CU_PAIR(cuStreamBeginCapture, cuStreamBeginCapture_ptsz, (CUstream s), begin(s, 0, nullptr, nullptr, 0, zero))
+CU_PAIR(cuStreamBeginCapture, cuStreamBeginCapture_ptsz, (CUstream s),
+        begin(s, 0, nullptr, nullptr, 0, zero))
 CU_PAIR(cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz, (CUstream s, int mode),
         begin(s, mode, nullptr, nullptr, 0, zero))
 CU_PAIR(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz,
         (CUstream s, CUgraph g, const CUgraphNode* needs, const void*, std::size_t n, int mode),
         begin_to_graph(s, g, needs, n, mode, zero))
 CU_PAIR(cuStreamEndCapture, cuStreamEndCapture_ptsz, (CUstream s, CUgraph* out), end(s, out, zero))
-CU_PAIR(cuStreamIsCapturing, cuStreamIsCapturing_ptsz, (CUstream s, int* status), is_capturing(s, status, zero))
-CU_PAIR(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz, (CUstream s, int* status, std::uint64_t* id),
+CU_PAIR(cuStreamIsCapturing, cuStreamIsCapturing_ptsz, (CUstream s, int* status),
+        is_capturing(s, status, zero))
+CU_PAIR(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz,
+        (CUstream s, int* status, std::uint64_t* id),
         info(s, status, id, nullptr, nullptr, nullptr, nullptr, zero))
 CU_PAIR(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz,
-        (CUstream s, int* status, std::uint64_t* id, CUgraph* g, const CUgraphNode** needs, std::size_t* n),
+        (CUstream s, int* status, std::uint64_t* id, CUgraph* g, const CUgraphNode** needs,
+         std::size_t* n),
         info(s, status, id, g, needs, nullptr, n, zero))
 CU_PAIR(cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz,
-        (CUstream s, int* status, std::uint64_t* id, CUgraph* g, const CUgraphNode** needs, const void** edges,
-         std::size_t* n),
+        (CUstream s, int* status, std::uint64_t* id, CUgraph* g, const CUgraphNode** needs,
+         const void** edges, std::size_t* n),
         info(s, status, id, g, needs, edges, n, zero))
 CU_PAIR(cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz,
-        (CUstream s, CUgraphNode* nodes, std::size_t n, unsigned flags), update(s, nodes, n, flags, zero))
+        (CUstream s, CUgraphNode* nodes, std::size_t n, unsigned flags),
+        update(s, nodes, n, flags, zero))
 CU_PAIR(cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencies_v2_ptsz,
-        (CUstream s, CUgraphNode* nodes, const void*, std::size_t n, unsigned flags), update(s, nodes, n, flags, zero))
+        (CUstream s, CUgraphNode* nodes, const void*, std::size_t n, unsigned flags),
+        update(s, nodes, n, flags, zero))
 
 CU_EXPORT CUresult cuThreadExchangeStreamCaptureMode(int* mode) {
   CU_NEED_INIT();

@@ -9,7 +9,8 @@ namespace carve::sim::cu {
 
 struct NodeBody;
 
-/// CUDA_SUCCESS unless the stream captures: then the capture is invalid from here on, and this says so.
+/// CUDA_SUCCESS unless the stream captures: then the capture is invalid from here on, and this says
+/// so.
 CUresult refuse_while_capturing(Stream* stream);
 /// Ends the stream's capture, if any, without a graph (the stream is destroyed).
 void abandon_capture(Stream* stream);

@@ -85,12 +85,14 @@ void set_current(Context* context) {
   refresh_current();
 }
 
-CU_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned flags, CUdevice dev) {
+CU_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned flags,
+                                  CUdevice dev) {
   if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr))
     return CUDA_ERROR_NOT_SUPPORTED;
   return create(out, flags, dev, kApiVersion);
 }
-CU_EXPORT CUresult cuCtxCreate_v3(CUcontext* out, void* affinity, int count, unsigned flags, CUdevice dev) {
+CU_EXPORT CUresult cuCtxCreate_v3(CUcontext* out, void* affinity, int count, unsigned flags,
+                                  CUdevice dev) {
   if (affinity != nullptr && count != 0) return CUDA_ERROR_NOT_SUPPORTED;
   return create(out, flags, dev, 3020);
 }

@@ -4,9 +4,12 @@
 
 namespace carve::sim::cu {
 
-/// Makes a context on the device: charges it to the card, opens its default stream. Does not make it current.
-CUresult make_context(Device* device, unsigned flags, unsigned api_version, bool primary, Context** out);
-/// Waits for its work, then gives back all that it held. Handles to it stay readable and say "destroyed".
+/// Makes a context on the device: charges it to the card, opens its default stream. Does not make
+/// it current.
+CUresult make_context(Device* device, unsigned flags, unsigned api_version, bool primary,
+                      Context** out);
+/// Waits for its work, then gives back all that it held. Handles to it stay readable and say
+/// "destroyed".
 void destroy_context(Context* context);
 
 void push_current(Context* context);

@@ -56,13 +56,20 @@ struct Side {
 /// The address a record's side begins at; false for arrays.
 bool side_address(const Side& side, std::uint64_t* address, bool* device) {
   switch (side.type) {
-    case CU_MEMORYTYPE_HOST: *address = side.host; *device = false; return true;
-    case CU_MEMORYTYPE_DEVICE: *address = side.device; *device = true; return true;
+    case CU_MEMORYTYPE_HOST:
+      *address = side.host;
+      *device = false;
+      return true;
+    case CU_MEMORYTYPE_DEVICE:
+      *address = side.device;
+      *device = true;
+      return true;
     case CU_MEMORYTYPE_UNIFIED:
       *address = side.device;
       *device = device_memory(side.device);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -114,7 +121,8 @@ CUresult box_of(const CUDA_MEMCPY3D& c, CopyBox* box) {
   std::uint64_t from = 0, to = 0;
   const Side source{c.srcMemoryType, reinterpret_cast<std::uint64_t>(c.srcHost), c.srcDevice};
   const Side target{c.dstMemoryType, reinterpret_cast<std::uint64_t>(c.dstHost), c.dstDevice};
-  if (!side_address(source, &from, &box->from_device) || !side_address(target, &to, &box->to_device))
+  if (!side_address(source, &from, &box->from_device) ||
+      !side_address(target, &to, &box->to_device))
     return CUDA_ERROR_NOT_SUPPORTED;
   box->width = c.WidthInBytes;
   box->height = c.Height;
@@ -133,9 +141,10 @@ CUresult box_of(const CUDA_MEMCPY3D& c, CopyBox* box) {
 void move_bytes(const CopyBox& box) {
   for (std::uint64_t z = 0; z < box.depth; ++z)
     for (std::uint64_t y = 0; y < box.height; ++y)
-      std::memmove(reinterpret_cast<void*>(box.to + z * box.to_slice + y * box.to_pitch),
-                   reinterpret_cast<const void*>(box.from + z * box.from_slice + y * box.from_pitch),
-                   box.width);
+      std::memmove(
+          reinterpret_cast<void*>(box.to + z * box.to_slice + y * box.to_pitch),
+          reinterpret_cast<const void*>(box.from + z * box.from_slice + y * box.from_pitch),
+          box.width);
 }
 
 void fill_bytes(const Fill& fill) {

@@ -1,6 +1,7 @@
 #include "sim/cuda/copy.h"
 
-// The memcpy and memset families: every name is one line that says where to, where from, which stream.
+// The memcpy and memset families: every name is one line that says where to, where from, which
+// stream.
 namespace carve::sim::cu {
 namespace {
 
@@ -9,8 +10,9 @@ std::uint64_t address(T* p) {
   return reinterpret_cast<std::uint64_t>(p);
 }
 
-CUresult plain(std::uint64_t to, bool to_device, std::uint64_t from, bool from_device, std::size_t bytes,
-               CUstream handle, std::uintptr_t zero, bool wait, bool unified = false) {
+CUresult plain(std::uint64_t to, bool to_device, std::uint64_t from, bool from_device,
+               std::size_t bytes, CUstream handle, std::uintptr_t zero, bool wait,
+               bool unified = false) {
   CU_STREAM(stream, handle, zero);
   if (bytes == 0) return CUDA_SUCCESS;
   CopyBox box;
@@ -35,7 +37,8 @@ CUresult pitched(const Record* record, CUstream handle, std::uintptr_t zero, boo
 }
 
 CUresult fill(std::uint64_t to, std::size_t pitch, std::uint32_t value, std::uint32_t element,
-              std::size_t width, std::size_t height, CUstream handle, std::uintptr_t zero, bool wait) {
+              std::size_t width, std::size_t height, CUstream handle, std::uintptr_t zero,
+              bool wait) {
   CU_STREAM(stream, handle, zero);
   if (height > 1 && pitch < width * element) return CUDA_ERROR_INVALID_VALUE;
   const Fill body{to, pitch, value, element, width, height};
@@ -47,29 +50,29 @@ CUresult fill(std::uint64_t to, std::size_t pitch, std::uint32_t value, std::uin
 }  // namespace
 
 // A synchronous name and its twin for the per-thread default stream.
-#define CU_SYNC(name, twin, parameters, call)                     \
-  CU_EXPORT CUresult name parameters {                            \
-    constexpr std::uintptr_t zero = kStreamLegacy;                \
-    constexpr CUstream s = nullptr;                               \
-    constexpr bool wait = true;                                   \
-    return call;                                                  \
-  }                                                               \
-  CU_EXPORT CUresult twin parameters {                            \
-    constexpr std::uintptr_t zero = kStreamPerThread;             \
-    constexpr CUstream s = nullptr;                               \
-    constexpr bool wait = true;                                   \
-    return call;                                                  \
+#define CU_SYNC(name, twin, parameters, call)         \
+  CU_EXPORT CUresult name parameters {                \
+    constexpr std::uintptr_t zero = kStreamLegacy;    \
+    constexpr CUstream s = nullptr;                   \
+    constexpr bool wait = true;                       \
+    return call;                                      \
+  }                                                   \
+  CU_EXPORT CUresult twin parameters {                \
+    constexpr std::uintptr_t zero = kStreamPerThread; \
+    constexpr CUstream s = nullptr;                   \
+    constexpr bool wait = true;                       \
+    return call;                                      \
   }
-#define CU_ASYNC(name, twin, parameters, call)                    \
-  CU_EXPORT CUresult name parameters {                            \
-    constexpr std::uintptr_t zero = kStreamLegacy;                \
-    constexpr bool wait = false;                                  \
-    return call;                                                  \
-  }                                                               \
-  CU_EXPORT CUresult twin parameters {                            \
-    constexpr std::uintptr_t zero = kStreamPerThread;             \
-    constexpr bool wait = false;                                  \
-    return call;                                                  \
+#define CU_ASYNC(name, twin, parameters, call)        \
+  CU_EXPORT CUresult name parameters {                \
+    constexpr std::uintptr_t zero = kStreamLegacy;    \
+    constexpr bool wait = false;                      \
+    return call;                                      \
+  }                                                   \
+  CU_EXPORT CUresult twin parameters {                \
+    constexpr std::uintptr_t zero = kStreamPerThread; \
+    constexpr bool wait = false;                      \
+    return call;                                      \
   }
 
 CU_SYNC(cuMemcpy, cuMemcpy_ptds, (CUdeviceptr to, CUdeviceptr from, std::size_t n),
@@ -88,7 +91,8 @@ CU_SYNC(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2
         pitched(c, s, zero, wait))
 CU_SYNC(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D* c), pitched(c, s, zero, wait))
 
-CU_ASYNC(cuMemcpyAsync, cuMemcpyAsync_ptsz, (CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream s),
+CU_ASYNC(cuMemcpyAsync, cuMemcpyAsync_ptsz,
+         (CUdeviceptr to, CUdeviceptr from, std::size_t n, CUstream s),
          plain(to, false, from, false, n, s, zero, wait, true))
 CU_ASYNC(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz,
          (CUdeviceptr to, const void* from, std::size_t n, CUstream s),
@@ -133,10 +137,12 @@ CU_ASYNC(cuMemsetD32Async, cuMemsetD32Async_ptsz,
          (CUdeviceptr to, unsigned v, std::size_t n, CUstream s),
          fill(to, 0, v, 4, n, 1, s, zero, wait))
 CU_ASYNC(cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz,
-         (CUdeviceptr to, std::size_t pitch, unsigned char v, std::size_t w, std::size_t h, CUstream s),
+         (CUdeviceptr to, std::size_t pitch, unsigned char v, std::size_t w, std::size_t h,
+          CUstream s),
          fill(to, pitch, v, 1, w, h, s, zero, wait))
 CU_ASYNC(cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz,
-         (CUdeviceptr to, std::size_t pitch, unsigned short v, std::size_t w, std::size_t h, CUstream s),
+         (CUdeviceptr to, std::size_t pitch, unsigned short v, std::size_t w, std::size_t h,
+          CUstream s),
          fill(to, pitch, v, 2, w, h, s, zero, wait))
 CU_ASYNC(cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz,
          (CUdeviceptr to, std::size_t pitch, unsigned v, std::size_t w, std::size_t h, CUstream s),

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The driver's binary interface as facts: handles, the error codes we answer with, and the records that
-// cross the border. Values and layouts are the vendor's, the wording is ours; abi_check compares every one
-// with NVIDIA's headers (CUDA 12.9 and 13.5) where a test has installed them.
+// The driver's binary interface as facts: handles, the error codes we answer with, and the records
+// that cross the border. Values and layouts are the vendor's, the wording is ours; abi_check
+// compares every one with NVIDIA's headers (CUDA 12.9 and 13.5) where a test has installed them.
 namespace carve::sim::cu {
 
 struct Context;

@@ -22,31 +22,78 @@ bool model_attribute(int attribute, const Device& device, int* out) {
   const CardFacts& card = Driver::get().facts(device);
   const bool hopper = m.compute_major >= 9;
   switch (attribute) {
-    case 13: *out = clamp_int(m.sm_clock_mhz * 1000ULL); return true;
-    case 16: *out = clamp_int(m.sm_count); return true;
-    case 33: *out = clamp_int(card.pci_bus); return true;
-    case 34: *out = clamp_int(card.pci_device); return true;
-    case 36: *out = clamp_int(m.memory_clock_mhz * 1000ULL); return true;
-    case 37: *out = clamp_int(m.memory_bus_bits); return true;
-    case 38: *out = clamp_int(m.l2_bytes); return true;
-    case 39: *out = clamp_int(m.threads_per_sm); return true;
-    case 50: *out = clamp_int(card.pci_domain); return true;
-    case 75: *out = clamp_int(m.compute_major); return true;
-    case 76: *out = clamp_int(m.compute_minor); return true;
-    case 81: *out = clamp_int(m.shared_per_sm); return true;
-    case 87: *out = m.compute_major == 8 && m.compute_minor == 0 ? 2 : hopper ? 2 : 32; return true;
-    case 97: *out = clamp_int(m.shared_per_block_max); return true;
-    case 106: *out = clamp_int(m.blocks_per_sm); return true;
-    case 108: *out = m.compute_major >= 8 ? clamp_int(m.l2_bytes / 4 * 3) : 0; return true;
-    case 109: *out = m.compute_major >= 8 ? 128 << 20 : 0; return true;
-    case 111: *out = m.compute_major >= 8 ? 1024 : 0; return true;
+    case 13:
+      *out = clamp_int(m.sm_clock_mhz * 1000ULL);
+      return true;
+    case 16:
+      *out = clamp_int(m.sm_count);
+      return true;
+    case 33:
+      *out = clamp_int(card.pci_bus);
+      return true;
+    case 34:
+      *out = clamp_int(card.pci_device);
+      return true;
+    case 36:
+      *out = clamp_int(m.memory_clock_mhz * 1000ULL);
+      return true;
+    case 37:
+      *out = clamp_int(m.memory_bus_bits);
+      return true;
+    case 38:
+      *out = clamp_int(m.l2_bytes);
+      return true;
+    case 39:
+      *out = clamp_int(m.threads_per_sm);
+      return true;
+    case 50:
+      *out = clamp_int(card.pci_domain);
+      return true;
+    case 75:
+      *out = clamp_int(m.compute_major);
+      return true;
+    case 76:
+      *out = clamp_int(m.compute_minor);
+      return true;
+    case 81:
+      *out = clamp_int(m.shared_per_sm);
+      return true;
+    case 87:
+      *out = m.compute_major == 8 && m.compute_minor == 0 ? 2 : hopper ? 2 : 32;
+      return true;
+    case 97:
+      *out = clamp_int(m.shared_per_block_max);
+      return true;
+    case 106:
+      *out = clamp_int(m.blocks_per_sm);
+      return true;
+    case 108:
+      *out = m.compute_major >= 8 ? clamp_int(m.l2_bytes / 4 * 3) : 0;
+      return true;
+    case 109:
+      *out = m.compute_major >= 8 ? 128 << 20 : 0;
+      return true;
+    case 111:
+      *out = m.compute_major >= 8 ? 1024 : 0;
+      return true;
     case 120:
-    case 127: *out = hopper ? 1 : 0; return true;
-    case 126: *out = hopper ? 4 : 1; return true;
-    case 134: *out = clamp_int(card.numa_node); return true;
-    case 139: *out = static_cast<int>(m.pci_device_id); return true;
-    case 140: *out = static_cast<int>(m.pci_subsystem_id); return true;
-    default: return false;
+    case 127:
+      *out = hopper ? 1 : 0;
+      return true;
+    case 126:
+      *out = hopper ? 4 : 1;
+      return true;
+    case 134:
+      *out = clamp_int(card.numa_node);
+      return true;
+    case 139:
+      *out = static_cast<int>(m.pci_device_id);
+      return true;
+    case 140:
+      *out = static_cast<int>(m.pci_subsystem_id);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -55,18 +102,22 @@ struct Attribute {
   int value;
 };
 
-// The same on every model we play. What is not listed (and below the newest number) is 0: not supported.
+// The same on every model we play. What is not listed (and below the newest number) is 0: not
+// supported.
 constexpr Attribute kAttributes[] = {
-    {1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 2147483647}, {6, 65535}, {7, 65535}, {8, 49152},
-    {9, 65536}, {10, 32}, {11, 2147483647}, {12, 65536}, {14, 512}, {15, 1}, {19, 1},
-    {21, 131072}, {22, 131072}, {23, 65536}, {24, 16384}, {25, 16384}, {26, 16384}, {27, 32768},
-    {28, 32768}, {29, 2048}, {30, 512}, {31, 1}, {32, 1}, {40, 2}, {41, 1}, {42, 32768}, {43, 2048},
-    {45, 32768}, {46, 32768}, {47, 8192}, {48, 8192}, {49, 32768}, {51, 32}, {52, 32768},
-    {53, 32768}, {54, 2046}, {55, 32768}, {56, 131072}, {57, 65536}, {58, 16384}, {59, 16384},
-    {60, 16384}, {61, 32768}, {62, 2048}, {63, 32768}, {64, 32768}, {65, 2048}, {66, 32768},
-    {67, 32768}, {68, 2046}, {69, 268435456}, {70, 131072}, {71, 65000}, {72, 2097120}, {73, 32768},
-    {74, 32768}, {77, 32768}, {78, 1}, {79, 1}, {80, 1}, {82, 65536}, {83, 1}, {89, 1}, {90, 1},
-    {91, 1}, {95, 1}, {96, 1}, {99, 1}, {102, 1}, {103, 0}, {115, 1}, {121, 0}, {130, 0}, {131, -1},
+    {1, 1024},       {2, 1024},    {3, 1024},   {4, 64},       {5, 2147483647},  {6, 65535},
+    {7, 65535},      {8, 49152},   {9, 65536},  {10, 32},      {11, 2147483647}, {12, 65536},
+    {14, 512},       {15, 1},      {19, 1},     {21, 131072},  {22, 131072},     {23, 65536},
+    {24, 16384},     {25, 16384},  {26, 16384}, {27, 32768},   {28, 32768},      {29, 2048},
+    {30, 512},       {31, 1},      {32, 1},     {40, 2},       {41, 1},          {42, 32768},
+    {43, 2048},      {45, 32768},  {46, 32768}, {47, 8192},    {48, 8192},       {49, 32768},
+    {51, 32},        {52, 32768},  {53, 32768}, {54, 2046},    {55, 32768},      {56, 131072},
+    {57, 65536},     {58, 16384},  {59, 16384}, {60, 16384},   {61, 32768},      {62, 2048},
+    {63, 32768},     {64, 32768},  {65, 2048},  {66, 32768},   {67, 32768},      {68, 2046},
+    {69, 268435456}, {70, 131072}, {71, 65000}, {72, 2097120}, {73, 32768},      {74, 32768},
+    {77, 32768},     {78, 1},      {79, 1},     {80, 1},       {82, 65536},      {83, 1},
+    {89, 1},         {90, 1},      {91, 1},     {95, 1},       {96, 1},          {99, 1},
+    {102, 1},        {103, 0},     {115, 1},    {121, 0},      {130, 0},         {131, -1},
 };
 constexpr int kNewestAttribute = 161;
 
@@ -104,7 +155,9 @@ CU_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   std::memcpy(uuid->bytes, Driver::get().facts(*device).uuid_bytes, 16);
   return CUDA_SUCCESS;
 }
-CU_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) { return cuDeviceGetUuid_v2(uuid, dev); }
+CU_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
+  return cuDeviceGetUuid_v2(uuid, dev);
+}
 
 CU_EXPORT CUresult cuDeviceGetLuid(char* luid, unsigned* mask, CUdevice dev) {
   Device* device = nullptr;
@@ -144,8 +197,16 @@ CU_EXPORT CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
   Device* device = nullptr;
   if (const CUresult rc = find(dev, &device); rc != CUDA_SUCCESS) return rc;
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *prop = {1024, {1024, 1024, 64}, {2147483647, 65535, 65535}, 49152, 65536, 32, 2147483647, 65536,
-           clamp_int(Driver::get().model().sm_clock_mhz * 1000ULL), 512};
+  *prop = {1024,
+           {1024, 1024, 64},
+           {2147483647, 65535, 65535},
+           49152,
+           65536,
+           32,
+           2147483647,
+           65536,
+           clamp_int(Driver::get().model().sm_clock_mhz * 1000ULL),
+           512};
   return CUDA_SUCCESS;
 }
 
@@ -200,7 +261,8 @@ CU_EXPORT CUresult cuDeviceCanAccessPeer(int* can, CUdevice dev, CUdevice peer) 
   if (const CUresult rc = find(dev, &a); rc != CUDA_SUCCESS) return rc;
   if (const CUresult rc = find(peer, &b); rc != CUDA_SUCCESS) return rc;
   if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *can = a != b && link_between(Driver::get().machine(), a->card, b->card) != Link::kOtherNode ? 1 : 0;
+  *can =
+      a != b && link_between(Driver::get().machine(), a->card, b->card) != Link::kOtherNode ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
@@ -211,11 +273,19 @@ CU_EXPORT CUresult cuDeviceGetP2PAttribute(int* value, int attribute, CUdevice d
     return dev == peer ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
   const bool nvlink = Driver::get().model().nvlink_links > 0;
   switch (attribute) {
-    case 1: *value = nvlink ? 0 : 1; break;
+    case 1:
+      *value = nvlink ? 0 : 1;
+      break;
     case 2:
-    case 4: *value = can; break;
-    case 3: *value = can != 0 && nvlink ? 1 : 0; break;
-    default: *value = 0; break;
+    case 4:
+      *value = can;
+      break;
+    case 3:
+      *value = can != 0 && nvlink ? 1 : 0;
+      break;
+    default:
+      *value = 0;
+      break;
   }
   return CUDA_SUCCESS;
 }

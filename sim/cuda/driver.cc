@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "sim/model/driver_version.h"
+
 namespace carve::sim::cu {
 
 __thread Context* t_current = nullptr;
@@ -33,8 +35,8 @@ bool card_visible(std::uint32_t card) {
   return device;
 }
 
-/// The card that one element of CUDA_VISIBLE_DEVICES names, or −1: an index into the visible cards, or the
-/// beginning of a UUID.
+/// The card that one element of CUDA_VISIBLE_DEVICES names, or −1: an index into the visible cards,
+/// or the beginning of a UUID.
 int choose(std::string_view word, const std::vector<std::uint32_t>& cards, const Machine& machine) {
   if (word.starts_with("GPU-")) {
     int found = -1;
@@ -52,7 +54,8 @@ int choose(std::string_view word, const std::vector<std::uint32_t>& cards, const
   return static_cast<int>(cards[static_cast<std::size_t>(index)]);
 }
 
-/// CUDA_VISIBLE_DEVICES as the driver reads it: a list, cut at the first element that names no card.
+/// CUDA_VISIBLE_DEVICES as the driver reads it: a list, cut at the first element that names no
+/// card.
 std::vector<std::uint32_t> filter(const std::vector<std::uint32_t>& cards, const Machine& machine) {
   const char* wanted = std::getenv("CUDA_VISIBLE_DEVICES");
   if (wanted == nullptr) return cards;
@@ -165,12 +168,17 @@ void say_once(std::atomic<bool>* flag, const char* line) {
 
 CUresult error_of(Status status) {
   switch (status) {
-    case Status::kOk: return CUDA_SUCCESS;
+    case Status::kOk:
+      return CUDA_SUCCESS;
     case Status::kNoMemory:
-    case Status::kTooMany: return CUDA_ERROR_OUT_OF_MEMORY;
-    case Status::kNoSuchCard: return CUDA_ERROR_INVALID_DEVICE;
-    case Status::kNoSuchHandle: return CUDA_ERROR_INVALID_VALUE;
-    default: return CUDA_ERROR_UNKNOWN;
+    case Status::kTooMany:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    case Status::kNoSuchCard:
+      return CUDA_ERROR_INVALID_DEVICE;
+    case Status::kNoSuchHandle:
+      return CUDA_ERROR_INVALID_VALUE;
+    default:
+      return CUDA_ERROR_UNKNOWN;
   }
 }
 
@@ -178,7 +186,7 @@ CU_EXPORT CUresult cuInit(unsigned flags) { return Driver::get().init(flags); }
 
 CU_EXPORT CUresult cuDriverGetVersion(int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *version = 13050;
+  *version = kCudaDriverVersion;
   return CUDA_SUCCESS;
 }
 

@@ -11,13 +11,13 @@
 #include "sim/model/profiles.h"
 #include "sim/protocol/client.h"
 
-// What the simulated libcuda holds per process: the connection, the visible devices, contexts, and the
-// calling thread's current context. Nothing here knows what runs above it.
+// What the simulated libcuda holds per process: the connection, the visible devices, contexts, and
+// the calling thread's current context. Nothing here knows what runs above it.
 namespace carve::sim::cu {
 
 struct Device {
-  int ordinal = 0;          // the program's number
-  std::uint32_t card = 0;   // the machine's
+  int ordinal = 0;         // the program's number
+  std::uint32_t card = 0;  // the machine's
   Context* primary = nullptr;
   unsigned primary_refs = 0;
   unsigned primary_flags = 0;
@@ -37,11 +37,11 @@ struct Context {
   bool primary = false;
   std::atomic<int> blocking_streams{0};  // that synchronise with the legacy stream
   Stream* legacy = nullptr;
-  std::mutex mutex;                      // guards what follows
-  std::vector<Stream*> streams;          // all but the legacy one
+  std::mutex mutex;                                       // guards what follows
+  std::vector<Stream*> streams;                           // all but the legacy one
   std::unordered_map<std::uint64_t, Stream*> per_thread;  // by thread number
   std::vector<Module*> modules;
-  std::vector<Context*> peers;           // whose memory this context may use
+  std::vector<Context*> peers;  // whose memory this context may use
   std::size_t limits[16] = {};
 };
 
@@ -118,8 +118,9 @@ CUresult error_of(Status status);
 }  // namespace carve::sim::cu
 
 /// First line of every entry point that needs a context: binds it to `name` or returns the error.
-#define CU_NEED_CONTEXT(name)                                     \
-  ::carve::sim::cu::Context* name = ::carve::sim::cu::t_current;  \
+#define CU_NEED_CONTEXT(name)                                    \
+  ::carve::sim::cu::Context* name = ::carve::sim::cu::t_current; \
   if (!::carve::sim::cu::alive(name)) return ::carve::sim::cu::no_context()
-#define CU_NEED_INIT() \
-  if (::carve::sim::cu::Driver::get().ready() != 0) return ::carve::sim::cu::CUDA_ERROR_NOT_INITIALIZED
+#define CU_NEED_INIT()                              \
+  if (::carve::sim::cu::Driver::get().ready() != 0) \
+  return ::carve::sim::cu::CUDA_ERROR_NOT_INITIALIZED

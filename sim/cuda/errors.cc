@@ -1,7 +1,7 @@
 #include "sim/cuda/driver.h"
 
-// Error numbers as names and sentences. Names are the vendor's; sentences as the real driver prints them
-// where known, else the name in words.
+// Error numbers as names and sentences. Names are the vendor's; sentences as the real driver prints
+// them where known, else the name in words.
 namespace carve::sim::cu {
 namespace {
 
@@ -11,6 +11,7 @@ struct ErrorText {
   const char* sentence;
 };
 
+// clang-format off
 constexpr ErrorText kErrors[] = {
     {0, "CUDA_SUCCESS", "no error"},
     {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
@@ -132,6 +133,7 @@ constexpr ErrorText kErrors[] = {
     {919, "CUDA_ERROR_FABRIC_NOT_READY", "fabric not ready"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
+// clang-format on
 
 const ErrorText* find(int number) {
   for (const ErrorText& row : kErrors)

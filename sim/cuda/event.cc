@@ -83,7 +83,8 @@ CU_EXPORT CUresult cuEventDestroy_v2(CUevent handle) {
   CU_NEED_INIT();
   Event* event = checked_event(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // A record that is still in flight writes its time later: such a slot is not given to another event.
+  // A record that is still in flight writes its time later: such a slot is not given to another
+  // event.
   if (!event->recorded || reached(event->point)) return_time_slot(event->slot);
   event->magic = 0;
   delete event;
@@ -92,7 +93,9 @@ CU_EXPORT CUresult cuEventDestroy_v2(CUevent handle) {
 CU_EXPORT CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
 
 CU_EXPORT CUresult cuEventRecord(CUevent e, CUstream s) { return record(e, s, kStreamLegacy); }
-CU_EXPORT CUresult cuEventRecord_ptsz(CUevent e, CUstream s) { return record(e, s, kStreamPerThread); }
+CU_EXPORT CUresult cuEventRecord_ptsz(CUevent e, CUstream s) {
+  return record(e, s, kStreamPerThread);
+}
 CU_EXPORT CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags) {
   return flags > 1 ? CUDA_ERROR_INVALID_VALUE : record(e, s, kStreamLegacy);
 }

@@ -18,7 +18,7 @@ using Compute = void (*)(const std::uint64_t threads, void* const* arguments);
 
 struct Function {
   std::uint32_t magic = kFunctionMagic;
-  Module* module = nullptr;    // nullptr: a library's kernel
+  Module* module = nullptr;  // nullptr: a library's kernel
   Library* library = nullptr;
   std::string name;
   std::vector<KernelParameter> parameters;
@@ -57,14 +57,16 @@ inline Function* checked_function(CUfunction f) {
   return f != nullptr && f->magic == kFunctionMagic ? f : nullptr;
 }
 
-/// Builds a function from an image's kernel: duration and, for the sample kernels, what it computes.
+/// Builds a function from an image's kernel: duration and, for the sample kernels, what it
+/// computes.
 std::unique_ptr<Function> make_function(const ImageKernel& kernel);
 Module* make_module(Context* context, const Image& image, Library* library);
 Function* find_function(std::vector<std::unique_ptr<Function>>& functions, const std::string& name,
                         bool any_name);
 
 /// GPU time of one launch.
-std::uint64_t duration_of(const Function& function, const unsigned (&grid)[3], const unsigned (&block)[3]);
+std::uint64_t duration_of(const Function& function, const unsigned (&grid)[3],
+                          const unsigned (&block)[3]);
 
 /// The table of sample kernels; nullptr for any other name.
 Compute find_compute(const std::string& name);

@@ -3,9 +3,9 @@
 #include "sim/cuda/context.h"
 #include "sim/cuda/function.h"
 
-// What can be asked of and set on a kernel, as a function of a module or as a library's kernel. A kernel
-// that computes nothing has no registers and no machine code: what only a compiler can know is a plausible
-// constant, what the image tells (parameters, static shared memory) is the image's.
+// What can be asked of and set on a kernel, as a function of a module or as a library's kernel. A
+// kernel that computes nothing has no registers and no machine code: what only a compiler can know
+// is a plausible constant, what the image tells (parameters, static shared memory) is the image's.
 namespace carve::sim::cu {
 namespace {
 
@@ -33,16 +33,31 @@ int architecture() {
 
 CUresult get(int* out, int attribute, const Function* f) {
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (out == nullptr || attribute < 0 || attribute > kLastAttribute) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || attribute < 0 || attribute > kLastAttribute)
+    return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
-    case kMaxThreadsPerBlock: *out = 1024; break;
-    case kSharedBytes: *out = static_cast<int>(f->static_shared); break;
-    case kRegisters: *out = kTypicalRegisters; break;
+    case kMaxThreadsPerBlock:
+      *out = 1024;
+      break;
+    case kSharedBytes:
+      *out = static_cast<int>(f->static_shared);
+      break;
+    case kRegisters:
+      *out = kTypicalRegisters;
+      break;
     case kPtxVersion:
-    case kBinaryVersion: *out = architecture(); break;
-    case kMaxDynamicShared: *out = f->max_dynamic_shared; break;
-    case kCarveout: *out = f->carveout; break;
-    default: *out = 0; break;
+    case kBinaryVersion:
+      *out = architecture();
+      break;
+    case kMaxDynamicShared:
+      *out = f->max_dynamic_shared;
+      break;
+    case kCarveout:
+      *out = f->carveout;
+      break;
+    default:
+      *out = 0;
+      break;
   }
   return CUDA_SUCCESS;
 }
@@ -52,7 +67,8 @@ CUresult set(Function* f, int attribute, int value) {
   if (attribute < kMaxDynamicShared || attribute > kLastAttribute || attribute == kClusterMustBeSet)
     return CUDA_ERROR_INVALID_VALUE;
   if (attribute == kMaxDynamicShared) {
-    const auto most = static_cast<int>(Driver::get().model().shared_per_block_max - f->static_shared);
+    const auto most =
+        static_cast<int>(Driver::get().model().shared_per_block_max - f->static_shared);
     if (value < 0 || value > most) return CUDA_ERROR_INVALID_VALUE;
     f->max_dynamic_shared = value;
   }
@@ -128,11 +144,13 @@ CU_EXPORT CUresult cuKernelGetName(const char** out, CUkernel k) {
   CU_NEED_INIT();
   return name_of(out, checked_function(k));
 }
-CU_EXPORT CUresult cuFuncGetParamInfo(CUfunction f, std::size_t i, std::size_t* offset, std::size_t* size) {
+CU_EXPORT CUresult cuFuncGetParamInfo(CUfunction f, std::size_t i, std::size_t* offset,
+                                      std::size_t* size) {
   CU_NEED_INIT();
   return parameter(checked_function(f), i, offset, size);
 }
-CU_EXPORT CUresult cuKernelGetParamInfo(CUkernel k, std::size_t i, std::size_t* offset, std::size_t* size) {
+CU_EXPORT CUresult cuKernelGetParamInfo(CUkernel k, std::size_t i, std::size_t* offset,
+                                        std::size_t* size) {
   CU_NEED_INIT();
   return parameter(checked_function(k), i, offset, size);
 }

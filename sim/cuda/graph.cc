@@ -159,7 +159,8 @@ CU_EXPORT CUresult cuGraphNodeGetLocalId(CUgraphNode handle, unsigned* id) {
 
 namespace {
 
-/// The vendor's way to return lists: no array: the number; an array: up to its size, the rest zeroed.
+/// The vendor's way to return lists: no array: the number; an array: up to its size, the rest
+/// zeroed.
 CUresult list_out(const std::vector<GraphNode*>& from, CUgraphNode* nodes, std::size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (nodes != nullptr)
@@ -180,7 +181,8 @@ std::vector<GraphNode*> nodes_of(const Graph& graph, bool roots) {
   return out;
 }
 
-CUresult edges_out(CUgraph handle, CUgraphNode* from, CUgraphNode* to, void* data, std::size_t* count) {
+CUresult edges_out(CUgraph handle, CUgraphNode* from, CUgraphNode* to, void* data,
+                   std::size_t* count) {
   CU_NEED_INIT();
   const Graph* graph = checked_graph(handle);
   if (graph == nullptr || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -217,10 +219,12 @@ CUresult dependents_out(CUgraphNode handle, CUgraphNode* nodes, void* data, std:
   return list_out(out, nodes, count);
 }
 
-CUresult change_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to, std::size_t n, bool add) {
+CUresult change_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to, std::size_t n,
+                      bool add) {
   CU_NEED_INIT();
   const Graph* graph = checked_graph(handle);
-  if (graph == nullptr || (n > 0 && (from == nullptr || to == nullptr))) return CUDA_ERROR_INVALID_VALUE;
+  if (graph == nullptr || (n > 0 && (from == nullptr || to == nullptr)))
+    return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < n; ++i) {
     if (checked_node(from[i]) == nullptr || checked_node(to[i]) == nullptr || from[i] == to[i] ||
         from[i]->graph != graph || to[i]->graph != graph)
@@ -242,43 +246,52 @@ CUresult change_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode
 CU_EXPORT CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, std::size_t* count) {
   CU_NEED_INIT();
   const Graph* graph = checked_graph(handle);
-  return graph == nullptr ? CUDA_ERROR_INVALID_VALUE : list_out(nodes_of(*graph, false), nodes, count);
+  return graph == nullptr ? CUDA_ERROR_INVALID_VALUE
+                          : list_out(nodes_of(*graph, false), nodes, count);
 }
 CU_EXPORT CUresult cuGraphGetRootNodes(CUgraph handle, CUgraphNode* nodes, std::size_t* count) {
   CU_NEED_INIT();
   const Graph* graph = checked_graph(handle);
-  return graph == nullptr ? CUDA_ERROR_INVALID_VALUE : list_out(nodes_of(*graph, true), nodes, count);
+  return graph == nullptr ? CUDA_ERROR_INVALID_VALUE
+                          : list_out(nodes_of(*graph, true), nodes, count);
 }
 CU_EXPORT CUresult cuGraphGetEdges(CUgraph g, CUgraphNode* from, CUgraphNode* to, std::size_t* n) {
   return edges_out(g, from, to, nullptr, n);
 }
-CU_EXPORT CUresult cuGraphGetEdges_v2(CUgraph g, CUgraphNode* from, CUgraphNode* to, void* data, std::size_t* n) {
+CU_EXPORT CUresult cuGraphGetEdges_v2(CUgraph g, CUgraphNode* from, CUgraphNode* to, void* data,
+                                      std::size_t* n) {
   return edges_out(g, from, to, data, n);
 }
-CU_EXPORT CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* nodes, std::size_t* n) {
+CU_EXPORT CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* nodes,
+                                              std::size_t* n) {
   return needs_out(node, nodes, nullptr, n);
 }
-CU_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode* nodes, void* data, std::size_t* n) {
+CU_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode* nodes, void* data,
+                                                 std::size_t* n) {
   return needs_out(node, nodes, data, n);
 }
-CU_EXPORT CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* nodes, std::size_t* n) {
+CU_EXPORT CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* nodes,
+                                                std::size_t* n) {
   return dependents_out(node, nodes, nullptr, n);
 }
-CU_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode* nodes, void* data, std::size_t* n) {
+CU_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode* nodes, void* data,
+                                                   std::size_t* n) {
   return dependents_out(node, nodes, data, n);
 }
-CU_EXPORT CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode* from, const CUgraphNode* to, std::size_t n) {
+CU_EXPORT CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode* from, const CUgraphNode* to,
+                                          std::size_t n) {
   return change_edges(g, from, to, n, true);
 }
-CU_EXPORT CUresult cuGraphAddDependencies_v2(CUgraph g, const CUgraphNode* from, const CUgraphNode* to,
-                                             const void*, std::size_t n) {
+CU_EXPORT CUresult cuGraphAddDependencies_v2(CUgraph g, const CUgraphNode* from,
+                                             const CUgraphNode* to, const void*, std::size_t n) {
   return change_edges(g, from, to, n, true);
 }
-CU_EXPORT CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode* from, const CUgraphNode* to, std::size_t n) {
+CU_EXPORT CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode* from,
+                                             const CUgraphNode* to, std::size_t n) {
   return change_edges(g, from, to, n, false);
 }
-CU_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph g, const CUgraphNode* from, const CUgraphNode* to,
-                                                const void*, std::size_t n) {
+CU_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph g, const CUgraphNode* from,
+                                                const CUgraphNode* to, const void*, std::size_t n) {
   return change_edges(g, from, to, n, false);
 }
 

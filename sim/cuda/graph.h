@@ -28,7 +28,8 @@ enum class NodeKind : int {
   kFree = 11,
 };
 
-/// Memory that an alloc node stands for: addresses from the beginning, a charge from the first launch.
+/// Memory that an alloc node stands for: addresses from the beginning, a charge from the first
+/// launch.
 struct GraphMemory {
   Device* device = nullptr;
   std::uint64_t base = 0, size = 0, span = 0;
@@ -92,9 +93,15 @@ struct GraphExec {
   std::vector<std::pair<UserObject*, unsigned>> objects;
 };
 
-inline Graph* checked_graph(CUgraph g) { return g != nullptr && g->magic == kGraphMagic ? g : nullptr; }
-inline GraphNode* checked_node(CUgraphNode n) { return n != nullptr && n->magic == kNodeMagic ? n : nullptr; }
-inline GraphExec* checked_exec(CUgraphExec e) { return e != nullptr && e->magic == kExecMagic ? e : nullptr; }
+inline Graph* checked_graph(CUgraph g) {
+  return g != nullptr && g->magic == kGraphMagic ? g : nullptr;
+}
+inline GraphNode* checked_node(CUgraphNode n) {
+  return n != nullptr && n->magic == kNodeMagic ? n : nullptr;
+}
+inline GraphExec* checked_exec(CUgraphExec e) {
+  return e != nullptr && e->magic == kExecMagic ? e : nullptr;
+}
 
 Graph* make_graph();
 std::unique_ptr<Graph> clone_graph(const Graph& graph);

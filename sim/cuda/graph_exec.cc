@@ -3,8 +3,9 @@
 #include "sim/cuda/capture.h"
 #include "sim/cuda/graph.h"
 
-// Executable graphs. A launch becomes as few commands as possible: everything between two host functions
-// or events is one command as long as the sum of its parts (the card plays one kernel at a time anyway).
+// Executable graphs. A launch becomes as few commands as possible: everything between two host
+// functions or events is one command as long as the sum of its parts (the card plays one kernel at
+// a time anyway).
 namespace carve::sim::cu {
 namespace {
 
@@ -28,11 +29,13 @@ enum : int { kUpdated = 0, kUpdateError = 1, kTopologyChanged = 2, kTypeChanged 
 CUresult instantiate(CUgraphExec* out, CUgraph handle, std::uint64_t flags) {
   CU_NEED_CONTEXT(context);
   const Graph* graph = checked_graph(handle);
-  if (out == nullptr || graph == nullptr || (flags & ~kFlagsKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || graph == nullptr || (flags & ~kFlagsKnown) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   auto exec = std::make_unique<GraphExec>();
   if (!flatten(*graph, &exec->nodes)) return CUDA_ERROR_INVALID_VALUE;
   for (ExecNode& node : exec->nodes)
-    if (node.body.kind == NodeKind::kKernel && checked_function(node.body.kernel.function) == nullptr)
+    if (node.body.kind == NodeKind::kKernel &&
+        checked_function(node.body.kernel.function) == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
   exec->id = graph->id;
   exec->flags = flags;
@@ -89,7 +92,8 @@ CUresult play_node(const GraphExec& exec, const NodeBody& body, Stream* stream, 
     }
     case NodeKind::kEventWait:
       flush(segment, stream);
-      if (body.event->recorded && body.event->point.index != stream->index && !reached(body.event->point))
+      if (body.event->recorded && body.event->point.index != stream->index &&
+          !reached(body.event->point))
         submit(stream, CommandKind::kWait, 0, body.event->point.index, body.event->point.target);
       return CUDA_SUCCESS;
     case NodeKind::kAlloc:
@@ -106,7 +110,8 @@ CUresult launch_handle(CUgraphExec handle, CUstream stream_handle, std::uintptr_
   GraphExec* exec = checked_exec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture.load() == nullptr) return launch_exec(exec, stream);
-  // A graph launched into a capture becomes a child graph, its nodes in the order in which they play.
+  // A graph launched into a capture becomes a child graph, its nodes in the order in which they
+  // play.
   const std::unique_ptr<Graph> chain(make_graph());
   std::vector<GraphNode*> previous;
   for (const ExecNode& node : exec->nodes)
@@ -138,8 +143,10 @@ CUresult update(CUgraphExec handle, CUgraph graph_handle, UpdateResult* result) 
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   }
   for (std::size_t i = 0; i < fresh.size(); ++i) {
-    if (fresh[i].body.kind == exec->nodes[i].body.kind && fresh[i].needs == exec->nodes[i].needs) continue;
-    result->result = fresh[i].body.kind == exec->nodes[i].body.kind ? kTopologyChanged : kTypeChanged;
+    if (fresh[i].body.kind == exec->nodes[i].body.kind && fresh[i].needs == exec->nodes[i].needs)
+      continue;
+    result->result =
+        fresh[i].body.kind == exec->nodes[i].body.kind ? kTopologyChanged : kTypeChanged;
     result->error_node = const_cast<GraphNode*>(fresh[i].origin);
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   }
@@ -157,26 +164,31 @@ CUresult launch_exec(GraphExec* exec, Stream* stream) {
   Segment segment;
   for (const ExecNode& node : exec->nodes) {
     if (!node.enabled) continue;
-    if (const CUresult rc = play_node(*exec, node.body, stream, &segment); rc != CUDA_SUCCESS) return rc;
+    if (const CUresult rc = play_node(*exec, node.body, stream, &segment); rc != CUDA_SUCCESS)
+      return rc;
   }
   flush(&segment, stream);
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned long long flags) {
+CU_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph,
+                                               unsigned long long flags) {
   return instantiate(out, graph, flags);
 }
-CU_EXPORT CUresult cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode* error, char* log, std::size_t n) {
+CU_EXPORT CUresult cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode* error,
+                                      char* log, std::size_t n) {
   if (error != nullptr) *error = nullptr;
   if (log != nullptr && n > 0) *log = '\0';
   return instantiate(out, graph, 0);
 }
-CU_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* error, char* log, std::size_t n) {
+CU_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* error,
+                                         char* log, std::size_t n) {
   return cuGraphInstantiate(out, graph, error, log, n);
 }
 
 namespace {
-CUresult with_params(CUgraphExec* out, CUgraph graph, InstantiateParams* params, std::uintptr_t zero) {
+CUresult with_params(CUgraphExec* out, CUgraph graph, InstantiateParams* params,
+                     std::uintptr_t zero) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   params->error_node = nullptr;
   CUresult rc = instantiate(out, graph, params->flags);
@@ -186,19 +198,27 @@ CUresult with_params(CUgraphExec* out, CUgraph graph, InstantiateParams* params,
 }
 }  // namespace
 
-CU_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, InstantiateParams* params) {
+CU_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
+                                                InstantiateParams* params) {
   return with_params(out, graph, params, kStreamLegacy);
 }
-CU_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* out, CUgraph graph, InstantiateParams* params) {
+CU_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* out, CUgraph graph,
+                                                     InstantiateParams* params) {
   return with_params(out, graph, params, kStreamPerThread);
 }
 
-CU_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream s) { return launch_handle(exec, s, kStreamLegacy); }
+CU_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream s) {
+  return launch_handle(exec, s, kStreamLegacy);
+}
 CU_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream s) {
   return launch_handle(exec, s, kStreamPerThread);
 }
-CU_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream s) { return upload(exec, s, kStreamLegacy); }
-CU_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream s) { return upload(exec, s, kStreamPerThread); }
+CU_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream s) {
+  return upload(exec, s, kStreamLegacy);
+}
+CU_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream s) {
+  return upload(exec, s, kStreamPerThread);
+}
 
 CU_EXPORT CUresult cuGraphExecDestroy(CUgraphExec handle) {
   CU_NEED_INIT();
@@ -228,7 +248,8 @@ CU_EXPORT CUresult cuGraphExecGetId(CUgraphExec handle, unsigned* id) {
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error, int* result) {
+CU_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error,
+                                     int* result) {
   UpdateResult info = {kUpdateError, nullptr, nullptr};
   const CUresult rc = update(exec, graph, &info);
   if (error != nullptr) *error = info.error_node;
@@ -245,7 +266,8 @@ CU_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode origin,
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (ExecNode& node : exec->nodes) {
     if (node.origin != origin) continue;
-    if (node.body.kind != NodeKind::kKernel && node.body.kind != NodeKind::kCopy && node.body.kind != NodeKind::kFill)
+    if (node.body.kind != NodeKind::kKernel && node.body.kind != NodeKind::kCopy &&
+        node.body.kind != NodeKind::kFill)
       return CUDA_ERROR_INVALID_VALUE;
     node.enabled = enabled != 0;
     return CUDA_SUCCESS;
@@ -253,7 +275,8 @@ CU_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode origin,
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-CU_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode origin, unsigned* enabled) {
+CU_EXPORT CUresult cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode origin,
+                                         unsigned* enabled) {
   CU_NEED_INIT();
   const GraphExec* exec = checked_exec(handle);
   if (exec == nullptr || enabled == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -2,8 +2,9 @@
 
 #include "sim/cuda/graph.h"
 
-// Memory of alloc nodes. It has its addresses from the day the node is made, is charged to the card at the
-// first launch (or upload), and stays charged for the next one until trimmed or the executable graph goes.
+// Memory of alloc nodes. It has its addresses from the day the node is made, is charged to the card
+// at the first launch (or upload), and stays charged for the next one until trimmed or the
+// executable graph goes.
 namespace carve::sim::cu {
 namespace {
 
@@ -61,8 +62,8 @@ CUresult charge_memory(GraphExec* exec) {
   for (const ExecNode& node : exec->nodes) {
     GraphMemory* memory = node.body.memory.get();
     if (node.body.kind != NodeKind::kAlloc || memory->handle != 0) continue;
-    const Status status =
-        Driver::get().kernel().call(Op::kAlloc, memory->device->card, memory->size, 0, &memory->handle);
+    const Status status = Driver::get().kernel().call(Op::kAlloc, memory->device->card,
+                                                      memory->size, 0, &memory->handle);
     if (status != Status::kOk) return error_of(status);
     const std::lock_guard lock(g_mutex);
     totals(memory->device);
@@ -148,7 +149,8 @@ CU_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, int attribute, voi
   const Device* device = Driver::get().device(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   // Only the high-water marks can be set, and only to 0.
-  if (value == nullptr || (attribute != 1 && attribute != 3) || *static_cast<std::uint64_t*>(value) != 0)
+  if (value == nullptr || (attribute != 1 && attribute != 3) ||
+      *static_cast<std::uint64_t*>(value) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(g_mutex);
   (attribute == 1 ? g_used_high : g_reserved_high)[device->card] = 0;

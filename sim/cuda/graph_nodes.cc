@@ -8,13 +8,17 @@
 namespace carve::sim::cu {
 namespace {
 
-CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* needs, std::size_t n, const NodeBody& body) {
+CUresult add(CUgraphNode* out, CUgraph handle, const CUgraphNode* needs, std::size_t n,
+             const NodeBody& body) {
   Graph* graph = checked_graph(handle);
-  if (out == nullptr || graph == nullptr || (n > 0 && needs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || graph == nullptr || (n > 0 && needs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNode*> list;
   for (std::size_t i = 0; i < n; ++i) {
-    if (checked_node(needs[i]) == nullptr || needs[i]->graph != graph) return CUDA_ERROR_INVALID_VALUE;
-    if (std::find(list.begin(), list.end(), needs[i]) != list.end()) return CUDA_ERROR_INVALID_VALUE;
+    if (checked_node(needs[i]) == nullptr || needs[i]->graph != graph)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (std::find(list.begin(), list.end(), needs[i]) != list.end())
+      return CUDA_ERROR_INVALID_VALUE;
     list.push_back(needs[i]);
   }
   *out = add_node(graph, body, list);
@@ -87,7 +91,8 @@ CUresult body_of(const CUDA_MEMCPY3D& p, NodeBody* body) {
 }
 
 CUresult body_of(const MemsetNodeParams& p, NodeBody* body) {
-  if (p.elementSize != 1 && p.elementSize != 2 && p.elementSize != 4) return CUDA_ERROR_INVALID_VALUE;
+  if (p.elementSize != 1 && p.elementSize != 2 && p.elementSize != 4)
+    return CUDA_ERROR_INVALID_VALUE;
   if (p.height == 0 || p.width == 0) return CUDA_ERROR_INVALID_VALUE;
   body->kind = NodeKind::kFill;
   body->fill = {p.dst, p.pitch, p.value, p.elementSize, p.width, p.height};
@@ -122,8 +127,9 @@ void params_of(GraphNode* node, KernelNodeParams* p) {
   for (const KernelParameter& parameter : call.function->parameters)
     if (parameter.offset + parameter.size <= call.arguments.size())
       node->pointers.push_back(call.arguments.data() + parameter.offset);
-  *p = {call.function, call.grid[0],  call.grid[1],  call.grid[2], call.block[0],
-        call.block[1], call.block[2], call.shared, node->pointers.empty() ? nullptr : node->pointers.data(),
+  *p = {call.function, call.grid[0],  call.grid[1],
+        call.grid[2],  call.block[0], call.block[1],
+        call.block[2], call.shared,   node->pointers.empty() ? nullptr : node->pointers.data(),
         nullptr};
 }
 
@@ -171,14 +177,16 @@ CU_EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const KernelN
   const CUresult rc = body_of(p->first, p->kern, &body);
   return rc != CUDA_SUCCESS ? rc : change(node, body);
 }
-CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const KernelNodeParams* p) {
+CU_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  const KernelNodeParams* p) {
   CU_NEED_INIT();
   NodeBody body;
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult rc = body_of(*p, nullptr, &body);
   return rc != CUDA_SUCCESS ? rc : change(exec, node, body);
 }
-CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const KernelNodeParams2* p) {
+CU_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                                     const KernelNodeParams2* p) {
   CU_NEED_INIT();
   NodeBody body;
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -207,7 +215,8 @@ CU_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCP
   const CUresult rc = body_of(*p, &body);
   return rc != CUDA_SUCCESS ? rc : change(node, body);
 }
-CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D* p, CUcontext) {
+CU_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  const CUDA_MEMCPY3D* p, CUcontext) {
   CU_NEED_INIT();
   NodeBody body;
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -237,7 +246,8 @@ CU_EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const MemsetNode
   const CUresult rc = body_of(*p, &body);
   return rc != CUDA_SUCCESS ? rc : change(node, body);
 }
-CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const MemsetNodeParams* p, CUcontext) {
+CU_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                  const MemsetNodeParams* p, CUcontext) {
   CU_NEED_INIT();
   NodeBody body;
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -266,7 +276,8 @@ CU_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode node, const HostNodePara
   const CUresult rc = body_of(*p, &body);
   return rc != CUDA_SUCCESS ? rc : change(node, body);
 }
-CU_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const HostNodeParams* p) {
+CU_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                const HostNodeParams* p) {
   CU_NEED_INIT();
   NodeBody body;
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -317,19 +328,25 @@ CU_EXPORT CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode handle, CUevent* eve
 }
 CU_EXPORT CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event) {
   CU_NEED_INIT();
-  return good_event(event) ? change(node, event_body(NodeKind::kEventRecord, event)) : CUDA_ERROR_INVALID_HANDLE;
+  return good_event(event) ? change(node, event_body(NodeKind::kEventRecord, event))
+                           : CUDA_ERROR_INVALID_HANDLE;
 }
 CU_EXPORT CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event) {
   CU_NEED_INIT();
-  return good_event(event) ? change(node, event_body(NodeKind::kEventWait, event)) : CUDA_ERROR_INVALID_HANDLE;
+  return good_event(event) ? change(node, event_body(NodeKind::kEventWait, event))
+                           : CUDA_ERROR_INVALID_HANDLE;
 }
-CU_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
+CU_EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node,
+                                                      CUevent event) {
   CU_NEED_INIT();
-  return good_event(event) ? change(exec, node, event_body(NodeKind::kEventRecord, event)) : CUDA_ERROR_INVALID_HANDLE;
+  return good_event(event) ? change(exec, node, event_body(NodeKind::kEventRecord, event))
+                           : CUDA_ERROR_INVALID_HANDLE;
 }
-CU_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event) {
+CU_EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node,
+                                                    CUevent event) {
   CU_NEED_INIT();
-  return good_event(event) ? change(exec, node, event_body(NodeKind::kEventWait, event)) : CUDA_ERROR_INVALID_HANDLE;
+  return good_event(event) ? change(exec, node, event_body(NodeKind::kEventWait, event))
+                           : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CU_EXPORT CUresult cuGraphAddMemAllocNode(CU_NODE_HEAD, AllocNodeParams* p) {
@@ -366,21 +383,27 @@ namespace {
 /// The general record's body; false in `known` for a kind that is not played.
 CUresult body_of(NodeParams* p, NodeBody* body) {
   switch (static_cast<NodeKind>(p->type)) {
-    case NodeKind::kKernel: return body_of(p->kernel.first, p->kernel.kern, body);
-    case NodeKind::kCopy: return body_of(p->copy.params, body);
-    case NodeKind::kFill: return body_of(p->fill, body);
-    case NodeKind::kHost: return body_of(p->host, body);
+    case NodeKind::kKernel:
+      return body_of(p->kernel.first, p->kernel.kern, body);
+    case NodeKind::kCopy:
+      return body_of(p->copy.params, body);
+    case NodeKind::kFill:
+      return body_of(p->fill, body);
+    case NodeKind::kHost:
+      return body_of(p->host, body);
     case NodeKind::kGraph:
       if (checked_graph(p->child) == nullptr) return CUDA_ERROR_INVALID_VALUE;
       *body = child_body(p->child);
       return CUDA_SUCCESS;
-    case NodeKind::kEmpty: return CUDA_SUCCESS;
+    case NodeKind::kEmpty:
+      return CUDA_SUCCESS;
     case NodeKind::kEventWait:
     case NodeKind::kEventRecord:
       if (!good_event(p->event)) return CUDA_ERROR_INVALID_HANDLE;
       *body = event_body(static_cast<NodeKind>(p->type), p->event);
       return CUDA_SUCCESS;
-    case NodeKind::kAlloc: return body_of(&p->alloc, body);
+    case NodeKind::kAlloc:
+      return body_of(&p->alloc, body);
     case NodeKind::kFree:
       body->kind = NodeKind::kFree;
       body->address = p->address;
@@ -389,7 +412,8 @@ CUresult body_of(NodeParams* p, NodeBody* body) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult add_general(CUgraphNode* out, CUgraph graph, const CUgraphNode* needs, std::size_t n, NodeParams* p) {
+CUresult add_general(CUgraphNode* out, CUgraph graph, const CUgraphNode* needs, std::size_t n,
+                     NodeParams* p) {
   CU_NEED_INIT();
   NodeBody body;
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -399,13 +423,15 @@ CUresult add_general(CUgraphNode* out, CUgraph graph, const CUgraphNode* needs, 
 
 }  // namespace
 
-CU_EXPORT CUresult cuGraphAddNode(CU_NODE_HEAD, NodeParams* p) { return add_general(out, graph, needs, n, p); }
-CU_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* needs, const void*,
-                                     std::size_t n, NodeParams* p) {
+CU_EXPORT CUresult cuGraphAddNode(CU_NODE_HEAD, NodeParams* p) {
   return add_general(out, graph, needs, n, p);
 }
-CU_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode* out, CUgraph graph, const CUgraphNode* needs, const void*,
-                                     std::size_t n, NodeParams* p) {
+CU_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* needs,
+                                     const void*, std::size_t n, NodeParams* p) {
+  return add_general(out, graph, needs, n, p);
+}
+CU_EXPORT CUresult cuGraphAddNode_v3(CUgraphNode* out, CUgraph graph, const CUgraphNode* needs,
+                                     const void*, std::size_t n, NodeParams* p) {
   return add_general(out, graph, needs, n, p);
 }
 CU_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, NodeParams* p) {
@@ -415,7 +441,9 @@ CU_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, NodeParams* p) {
   const CUresult rc = body_of(p, &body);
   return rc != CUDA_SUCCESS ? rc : change(node, body);
 }
-CU_EXPORT CUresult cuGraphNodeSetParams_v2(CUgraphNode node, NodeParams* p) { return cuGraphNodeSetParams(node, p); }
+CU_EXPORT CUresult cuGraphNodeSetParams_v2(CUgraphNode node, NodeParams* p) {
+  return cuGraphNodeSetParams(node, p);
+}
 CU_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, NodeParams* p) {
   CU_NEED_INIT();
   NodeBody body;
@@ -426,13 +454,16 @@ CU_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, 
 
 CU_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, int, void* value) {
   CU_NEED_INIT();
-  if (value == nullptr || of_kind(handle, NodeKind::kKernel) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr || of_kind(handle, NodeKind::kKernel) == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   std::memset(value, 0, 64);
   return CUDA_SUCCESS;
 }
 CU_EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, int, const void* value) {
   CU_NEED_INIT();
-  return value == nullptr || of_kind(handle, NodeKind::kKernel) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return value == nullptr || of_kind(handle, NodeKind::kKernel) == nullptr
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
 }
 CU_EXPORT CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from) {
   CU_NEED_INIT();

@@ -7,9 +7,9 @@
 
 #include "sim/cuda/stream.h"
 
-// Host functions: one thread per process runs them, each when its stream has come to it. What the host
-// does on the device's behalf (moving bytes, sample kernels) happens at the call, which is a legal order,
-// except behind a host function that has not run yet: then this thread does it too.
+// Host functions: one thread per process runs them, each when its stream has come to it. What the
+// host does on the device's behalf (moving bytes, sample kernels) happens at the call, which is a
+// legal order, except behind a host function that has not run yet: then this thread does it too.
 namespace carve::sim::cu {
 namespace {
 

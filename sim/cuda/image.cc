@@ -40,7 +40,8 @@ bool name_char(char c) {
 }
 
 std::string_view next_word(std::string_view text, std::size_t* at) {
-  while (*at < text.size() && (text[*at] == ' ' || text[*at] == '\t' || text[*at] == '\n' || text[*at] == '\r'))
+  while (*at < text.size() &&
+         (text[*at] == ' ' || text[*at] == '\t' || text[*at] == '\n' || text[*at] == '\r'))
     ++*at;
   const std::size_t begin = *at;
   while (*at < text.size() && name_char(text[*at])) ++*at;
@@ -67,7 +68,8 @@ std::uint32_t type_bytes(std::string_view type) {
 }
 
 /// One ".param" declaration: ".param .align 8 .b8 name[24]" or ".param .u64 name".
-std::uint64_t declared_bytes(std::string_view declaration, std::uint64_t* alignment, std::string_view* name) {
+std::uint64_t declared_bytes(std::string_view declaration, std::uint64_t* alignment,
+                             std::string_view* name) {
   std::size_t at = 0;
   std::uint64_t unit = 0;
   *alignment = 0;
@@ -99,7 +101,8 @@ void read_parameters(std::string_view list, ImageKernel* kernel) {
     const std::uint64_t bytes =
         declared_bytes(list.substr(at + 6, next == std::string_view::npos ? next : next - at - 6),
                        &alignment, &name);
-    if (alignment > 1) offset = static_cast<std::uint32_t>((offset + alignment - 1) / alignment * alignment);
+    if (alignment > 1)
+      offset = static_cast<std::uint32_t>((offset + alignment - 1) / alignment * alignment);
     kernel->parameters.push_back({offset, static_cast<std::uint32_t>(bytes)});
     offset += static_cast<std::uint32_t>(bytes);
     at = next;
@@ -112,13 +115,15 @@ void read_globals(std::string_view text, Image* out) {
   for (std::size_t line = 0; line < text.size();) {
     const std::size_t end = std::min(text.find('\n', line), text.size());
     const std::string_view row = text.substr(line, end - line);
-    const bool global = row.find(".global") != std::string_view::npos || row.find(".const") != std::string_view::npos;
+    const bool global = row.find(".global") != std::string_view::npos ||
+                        row.find(".const") != std::string_view::npos;
     if (depth == 0 && global && row.find(".extern") == std::string_view::npos) {
       std::uint64_t alignment = 0;
       std::string_view name;
       const std::size_t stop = row.find('=');
-      const std::size_t skip = row.find(".global") != std::string_view::npos ? row.find(".global") + 7
-                                                                              : row.find(".const") + 6;
+      const std::size_t skip = row.find(".global") != std::string_view::npos
+                                   ? row.find(".global") + 7
+                                   : row.find(".const") + 6;
       const std::uint64_t bytes = declared_bytes(row.substr(skip, stop - skip), &alignment, &name);
       if (bytes > 0 && !name.empty()) out->globals.push_back({std::string(name), bytes});
     }
@@ -131,7 +136,8 @@ void read_globals(std::string_view text, Image* out) {
 ImageError read_ptx(std::string_view text, Image* out) {
   if (text.find(".version") == std::string_view::npos) return ImageError::kBadPtx;
   std::size_t previous = 0;
-  for (std::size_t at = text.find(".entry"); at != std::string_view::npos; at = text.find(".entry", at)) {
+  for (std::size_t at = text.find(".entry"); at != std::string_view::npos;
+       at = text.find(".entry", at)) {
     at += 6;
     ImageKernel kernel;
     kernel.name = std::string(next_word(text, &at));
@@ -151,8 +157,10 @@ ImageError read_ptx(std::string_view text, Image* out) {
     const std::string_view before = text.substr(previous, at - previous);
     const std::size_t last = before.rfind('}');
     kernel.duration_ns =
-        1000 * number_after(last == std::string_view::npos ? before : before.substr(last), "carve.duration_us=");
-    const std::size_t closing = brace == std::string_view::npos ? end : std::min(text.find('}', brace), end);
+        1000 * number_after(last == std::string_view::npos ? before : before.substr(last),
+                            "carve.duration_us=");
+    const std::size_t closing =
+        brace == std::string_view::npos ? end : std::min(text.find('}', brace), end);
     if (kernel.duration_ns == 0)
       kernel.duration_ns = 1000 * number_after(text.substr(at, closing - at), "carve.duration_us=");
     if (!kernel.name.empty()) out->kernels.push_back(std::move(kernel));
@@ -273,9 +281,11 @@ ImageError read_image(const void* data, Image* out) {
   }
   if (magic == kFatbinMagic) return read_fatbin(bytes, out);
   if (std::memcmp(bytes, ELFMAG, SELFMAG) == 0) return read_elf(bytes, out);
-  // PTX is text: anything that begins with a printable character or white space, as a comment or directive.
+  // PTX is text: anything that begins with a printable character or white space, as a comment or
+  // directive.
   const char first = *static_cast<const char*>(data);
-  if (first == '/' || first == '.' || first == '\n' || first == ' ' || first == '\t' || first == '\r')
+  if (first == '/' || first == '.' || first == '\n' || first == ' ' || first == '\t' ||
+      first == '\r')
     return read_ptx(static_cast<const char*>(data), out);
   return ImageError::kNotAnImage;
 }

@@ -16,7 +16,8 @@ struct ImageKernel {
   std::string name;
   std::vector<KernelParameter> parameters;
   bool parameters_known = false;
-  std::uint64_t duration_ns = 0;  // from "// carve.duration_us=N" before or inside the entry; 0: none
+  std::uint64_t duration_ns =
+      0;  // from "// carve.duration_us=N" before or inside the entry; 0: none
   unsigned static_shared = 0;
 };
 
@@ -37,7 +38,8 @@ enum class ImageError { kNone, kNotAnImage, kBadPtx };
 ///   errors  kNotAnImage: none of the known beginnings; kBadPtx: PTX without a .version
 ImageError read_image(const void* data, Image* out);
 
-/// "carve_spin_500us", "…_25us", "…_2ms", "…_800ns" at the end of a name: that long. 0: says nothing.
+/// "carve_spin_500us", "…_25us", "…_2ms", "…_800ns" at the end of a name: that long. 0: says
+/// nothing.
 std::uint64_t duration_in_name(const std::string& name);
 
 }  // namespace carve::sim::cu

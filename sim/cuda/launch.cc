@@ -17,7 +17,8 @@ constexpr std::uintptr_t kExtraBuffer = 1;
 /// Pointers to the arguments in one packed buffer.
 std::vector<void*> spread(const KernelCall& call, unsigned char* packed) {
   std::vector<void*> out;
-  for (const KernelParameter& parameter : call.function->parameters) out.push_back(packed + parameter.offset);
+  for (const KernelParameter& parameter : call.function->parameters)
+    out.push_back(packed + parameter.offset);
   return out;
 }
 
@@ -35,10 +36,11 @@ CUresult check(const KernelCall& call) {
   const unsigned(&b)[3] = call.block;
   if (g[0] == 0 || g[1] == 0 || g[2] == 0 || b[0] == 0 || b[1] == 0 || b[2] == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  if (g[0] > 2147483647U || g[1] > 65535 || g[2] > 65535 || b[0] > 1024 || b[1] > 1024 || b[2] > 64 ||
-      b[0] * b[1] * b[2] > 1024)
+  if (g[0] > 2147483647U || g[1] > 65535 || g[2] > 65535 || b[0] > 1024 || b[1] > 1024 ||
+      b[2] > 64 || b[0] * b[1] * b[2] > 1024)
     return CUDA_ERROR_INVALID_VALUE;
-  if (call.shared > static_cast<unsigned>(call.function->max_dynamic_shared)) return CUDA_ERROR_INVALID_VALUE;
+  if (call.shared > static_cast<unsigned>(call.function->max_dynamic_shared))
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -61,8 +63,8 @@ void compute(const KernelCall& call) {
              "kernels other than its own samples take their time and compute nothing (SIMULATED)");
     return;
   }
-  const std::uint64_t threads = std::uint64_t{call.grid[0]} * call.grid[1] * call.grid[2] * call.block[0] *
-                                call.block[1] * call.block[2];
+  const std::uint64_t threads = std::uint64_t{call.grid[0]} * call.grid[1] * call.grid[2] *
+                                call.block[0] * call.block[1] * call.block[2];
   if (call.parameters != nullptr) return function.compute(threads, call.parameters);
   if (call.arguments.empty()) return;
   KernelCall copy = call;
@@ -92,8 +94,9 @@ CUresult launch(Stream* stream, KernelCall& call, void** parameters, void** extr
 
 namespace {
 
-CUresult launch_plain(CUfunction f, const unsigned (&grid)[3], const unsigned (&block)[3], unsigned shared,
-                      CUstream handle, void** parameters, void** extra, std::uintptr_t zero) {
+CUresult launch_plain(CUfunction f, const unsigned (&grid)[3], const unsigned (&block)[3],
+                      unsigned shared, CUstream handle, void** parameters, void** extra,
+                      std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   KernelCall call;
   call.function = f;
@@ -109,8 +112,9 @@ CUresult launch_config(const CUlaunchConfig* c, CUfunction f, void** parameters,
                        std::uintptr_t zero) {
   CU_NEED_INIT();
   if (c == nullptr || (c->numAttrs > 0 && c->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  return launch_plain(f, {c->gridDimX, c->gridDimY, c->gridDimZ}, {c->blockDimX, c->blockDimY, c->blockDimZ},
-                      c->sharedMemBytes, c->hStream, parameters, extra, zero);
+  return launch_plain(f, {c->gridDimX, c->gridDimY, c->gridDimZ},
+                      {c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream,
+                      parameters, extra, zero);
 }
 
 /// All blocks of a cooperative launch must be resident at once.
@@ -121,34 +125,41 @@ CUresult check_cooperative(unsigned blocks, unsigned threads) {
 }
 
 CUresult launch_cooperative(CUfunction f, const unsigned (&grid)[3], const unsigned (&block)[3],
-                            unsigned shared, CUstream handle, void** parameters, std::uintptr_t zero) {
+                            unsigned shared, CUstream handle, void** parameters,
+                            std::uintptr_t zero) {
   CU_NEED_INIT();
-  const CUresult rc = check_cooperative(grid[0] * grid[1] * grid[2], block[0] * block[1] * block[2]);
-  return rc != CUDA_SUCCESS ? rc : launch_plain(f, grid, block, shared, handle, parameters, nullptr, zero);
+  const CUresult rc =
+      check_cooperative(grid[0] * grid[1] * grid[2], block[0] * block[1] * block[2]);
+  return rc != CUDA_SUCCESS
+             ? rc
+             : launch_plain(f, grid, block, shared, handle, parameters, nullptr, zero);
 }
 
 }  // namespace
 
-#define CU_LAUNCH_ARGS                                                                              \
-  (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,      \
-   unsigned shared, CUstream s, void **parameters, void **extra)
+#define CU_LAUNCH_ARGS                                                                         \
+  (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+   unsigned shared, CUstream s, void** parameters, void** extra)
 CU_EXPORT CUresult cuLaunchKernel CU_LAUNCH_ARGS {
   return launch_plain(f, {gx, gy, gz}, {bx, by, bz}, shared, s, parameters, extra, kStreamLegacy);
 }
 CU_EXPORT CUresult cuLaunchKernel_ptsz CU_LAUNCH_ARGS {
-  return launch_plain(f, {gx, gy, gz}, {bx, by, bz}, shared, s, parameters, extra, kStreamPerThread);
+  return launch_plain(f, {gx, gy, gz}, {bx, by, bz}, shared, s, parameters, extra,
+                      kStreamPerThread);
 }
 
-CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** parameters, void** extra) {
+CU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** parameters,
+                                    void** extra) {
   return launch_config(c, f, parameters, extra, kStreamLegacy);
 }
-CU_EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* c, CUfunction f, void** parameters, void** extra) {
+CU_EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* c, CUfunction f, void** parameters,
+                                         void** extra) {
   return launch_config(c, f, parameters, extra, kStreamPerThread);
 }
 
 #define CU_COOPERATIVE_ARGS                                                                    \
   (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
-   unsigned shared, CUstream s, void **parameters)
+   unsigned shared, CUstream s, void** parameters)
 CU_EXPORT CUresult cuLaunchCooperativeKernel CU_COOPERATIVE_ARGS {
   return launch_cooperative(f, {gx, gy, gz}, {bx, by, bz}, shared, s, parameters, kStreamLegacy);
 }
@@ -156,16 +167,17 @@ CU_EXPORT CUresult cuLaunchCooperativeKernel_ptsz CU_COOPERATIVE_ARGS {
   return launch_cooperative(f, {gx, gy, gz}, {bx, by, bz}, shared, s, parameters, kStreamPerThread);
 }
 
-CU_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned n, unsigned) {
+CU_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned n,
+                                                        unsigned) {
   CU_NEED_INIT();
   if (list == nullptr || n == 0) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < n; ++i) {
     const CUDA_LAUNCH_PARAMS& p = list[i];
-    if (reinterpret_cast<std::uintptr_t>(p.hStream) <= kStreamPerThread) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult rc =
-        launch_cooperative(p.function, {p.gridDimX, p.gridDimY, p.gridDimZ},
-                           {p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes, p.hStream,
-                           p.kernelParams, kStreamLegacy);
+    if (reinterpret_cast<std::uintptr_t>(p.hStream) <= kStreamPerThread)
+      return CUDA_ERROR_INVALID_VALUE;
+    const CUresult rc = launch_cooperative(
+        p.function, {p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ},
+        p.sharedMemBytes, p.hStream, p.kernelParams, kStreamLegacy);
     if (rc != CUDA_SUCCESS) return rc;
   }
   return CUDA_SUCCESS;

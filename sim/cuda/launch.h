@@ -13,8 +13,8 @@ struct KernelCall {
   unsigned grid[3] = {1, 1, 1};
   unsigned block[3] = {1, 1, 1};
   unsigned shared = 0;
-  void** parameters = nullptr;             // the caller's, during the call
-  std::vector<unsigned char> arguments;    // copies, where they are kept
+  void** parameters = nullptr;           // the caller's, during the call
+  std::vector<unsigned char> arguments;  // copies, where they are kept
 };
 
 CUresult check(const KernelCall& call);

@@ -3,8 +3,9 @@
 
 #include "sim/cuda/launch.h"
 
-// Launches as programs of the CUDA 1.x era make them (PyCUDA still does): block shape, shared memory and
-// arguments are put into the function one by one, then a grid is launched. Turned into cuLaunchKernel.
+// Launches as programs of the CUDA 1.x era make them (PyCUDA still does): block shape, shared
+// memory and arguments are put into the function one by one, then a grid is launched. Turned into
+// cuLaunchKernel.
 namespace carve::sim::cu {
 
 CU_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
@@ -13,7 +14,8 @@ CU_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsign
 
 namespace {
 
-/// What the set calls left behind. A packed buffer of arguments, as cuLaunchKernel's `extra` takes it.
+/// What the set calls left behind. A packed buffer of arguments, as cuLaunchKernel's `extra` takes
+/// it.
 struct Pending {
   unsigned block[3] = {1, 1, 1};
   unsigned shared = 0;
@@ -50,14 +52,16 @@ CUresult set_argument(CUfunction f, int offset, const void* value, std::size_t s
 CUresult launch_grid(CUfunction f, int width, int height, CUstream stream) {
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
   Pending p;
-  if (const CUresult rc = on_function(f, [&](Pending& pending) {
-        p = pending;
-        return CUDA_SUCCESS;
-      });
+  if (const CUresult rc = on_function(f,
+                                      [&](Pending& pending) {
+                                        p = pending;
+                                        return CUDA_SUCCESS;
+                                      });
       rc != CUDA_SUCCESS) {
     return rc;
   }
-  // A kernel whose image tells of more arguments than were set gets zeros, not somebody else's memory.
+  // A kernel whose image tells of more arguments than were set gets zeros, not somebody else's
+  // memory.
   if (!f->parameters.empty()) {
     const KernelParameter& last = f->parameters.back();
     p.arguments.resize(std::max<std::size_t>(p.arguments.size(), last.offset + last.size));
@@ -65,8 +69,8 @@ CUresult launch_grid(CUfunction f, int width, int height, CUstream stream) {
   std::size_t size = p.arguments.size();
   void* extra[] = {reinterpret_cast<void*>(std::uintptr_t{1}), p.arguments.data(),
                    reinterpret_cast<void*>(std::uintptr_t{2}), &size, nullptr};
-  return cuLaunchKernel(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, p.block[0],
-                        p.block[1], p.block[2], p.shared, stream, nullptr, extra);
+  return cuLaunchKernel(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1,
+                        p.block[0], p.block[1], p.block[2], p.shared, stream, nullptr, extra);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include "sim/cuda/context.h"
 #include "sim/cuda/function.h"
 
-// cuLibrary*: images that belong to no context. A context gets its module of a library when it first asks
-// for something that needs one.
+// cuLibrary*: images that belong to no context. A context gets its module of a library when it
+// first asks for something that needs one.
 namespace carve::sim::cu {
 
 CU_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes, CUmodule handle,
@@ -13,16 +13,21 @@ CU_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes
 
 namespace {
 
-Library* checked_library(CUlibrary l) { return l != nullptr && l->magic == kLibraryMagic ? l : nullptr; }
+Library* checked_library(CUlibrary l) {
+  return l != nullptr && l->magic == kLibraryMagic ? l : nullptr;
+}
 
 CUresult load(CUlibrary* out, const void* code) {
   CU_NEED_INIT();
   if (out == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto library = std::make_unique<Library>();
   switch (read_image(code, &library->image)) {
-    case ImageError::kNotAnImage: return CUDA_ERROR_INVALID_IMAGE;
-    case ImageError::kBadPtx: return CUDA_ERROR_INVALID_PTX;
-    case ImageError::kNone: break;
+    case ImageError::kNotAnImage:
+      return CUDA_ERROR_INVALID_IMAGE;
+    case ImageError::kBadPtx:
+      return CUDA_ERROR_INVALID_PTX;
+    case ImageError::kNone:
+      break;
   }
   for (const ImageKernel& kernel : library->image.kernels) {
     library->kernels.push_back(make_function(kernel));
@@ -47,13 +52,13 @@ Module* module_in(Library* library, Context* context) {
 
 }  // namespace
 
-CU_EXPORT CUresult cuLibraryLoadData(CUlibrary* out, const void* code, int*, void**, unsigned, int*, void**,
-                                     unsigned) {
+CU_EXPORT CUresult cuLibraryLoadData(CUlibrary* out, const void* code, int*, void**, unsigned, int*,
+                                     void**, unsigned) {
   return load(out, code);
 }
 
-CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* path, int*, void**, unsigned, int*,
-                                         void**, unsigned) {
+CU_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* path, int*, void**, unsigned,
+                                         int*, void**, unsigned) {
   CU_NEED_INIT();
   if (out == nullptr || path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::ifstream file(path, std::ios::binary);
@@ -107,7 +112,8 @@ CU_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel* out, unsigned n, CUlibrar
   Library* library = checked_library(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned i = 0; i < n && i < library->kernels.size(); ++i) out[i] = library->kernels[i].get();
+  for (unsigned i = 0; i < n && i < library->kernels.size(); ++i)
+    out[i] = library->kernels[i].get();
   return CUDA_SUCCESS;
 }
 

@@ -5,9 +5,9 @@
 #include "sim/cuda/driver.h"
 #include "sim/cuda/image.h"
 
-// cuLink*: joins images into one that cuModuleLoadData takes. There is no machine code to link, so PTX texts
-// are put one after the other and any other single image comes out as it went in; several binary images
-// together are refused.
+// cuLink*: joins images into one that cuModuleLoadData takes. There is no machine code to link, so
+// PTX texts are put one after the other and any other single image comes out as it went in; several
+// binary images together are refused.
 namespace carve::sim::cu {
 
 struct LinkState {
@@ -29,14 +29,18 @@ CUresult add(CUlinkState handle, int type, const void* data, std::size_t size) {
   CU_NEED_INIT();
   LinkState* state = checked(handle);
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (data == nullptr || size == 0 || type < 0 || type > kInputLast) return CUDA_ERROR_INVALID_VALUE;
+  if (data == nullptr || size == 0 || type < 0 || type > kInputLast)
+    return CUDA_ERROR_INVALID_VALUE;
   std::string bytes(static_cast<const char*>(data), size);
   bytes.append(16, '\0');  // the reader of images stops at a NUL
   Image image;
   switch (read_image(bytes.data(), &image)) {
-    case ImageError::kNotAnImage: return CUDA_ERROR_INVALID_IMAGE;
-    case ImageError::kBadPtx: return CUDA_ERROR_INVALID_PTX;
-    case ImageError::kNone: break;
+    case ImageError::kNotAnImage:
+      return CUDA_ERROR_INVALID_IMAGE;
+    case ImageError::kBadPtx:
+      return CUDA_ERROR_INVALID_PTX;
+    case ImageError::kNone:
+      break;
   }
   if (type == kInputPtx) {
     state->ptx += bytes.c_str();
@@ -69,18 +73,20 @@ CUresult create(CUlinkState* out) {
 CU_EXPORT CUresult cuLinkCreate(unsigned, int*, void**, CUlinkState* out) { return create(out); }
 CU_EXPORT CUresult cuLinkCreate_v2(unsigned, int*, void**, CUlinkState* out) { return create(out); }
 
-CU_EXPORT CUresult cuLinkAddData(CUlinkState s, int type, void* data, std::size_t size, const char*, unsigned,
-                                 int*, void**) {
+CU_EXPORT CUresult cuLinkAddData(CUlinkState s, int type, void* data, std::size_t size, const char*,
+                                 unsigned, int*, void**) {
   return add(s, type, data, size);
 }
-CU_EXPORT CUresult cuLinkAddData_v2(CUlinkState s, int type, void* data, std::size_t size, const char*,
-                                    unsigned, int*, void**) {
+CU_EXPORT CUresult cuLinkAddData_v2(CUlinkState s, int type, void* data, std::size_t size,
+                                    const char*, unsigned, int*, void**) {
   return add(s, type, data, size);
 }
-CU_EXPORT CUresult cuLinkAddFile(CUlinkState s, int type, const char* path, unsigned, int*, void**) {
+CU_EXPORT CUresult cuLinkAddFile(CUlinkState s, int type, const char* path, unsigned, int*,
+                                 void**) {
   return add_file(s, type, path);
 }
-CU_EXPORT CUresult cuLinkAddFile_v2(CUlinkState s, int type, const char* path, unsigned, int*, void**) {
+CU_EXPORT CUresult cuLinkAddFile_v2(CUlinkState s, int type, const char* path, unsigned, int*,
+                                    void**) {
   return add_file(s, type, path);
 }
 

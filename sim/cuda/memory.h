@@ -6,8 +6,8 @@
 
 #include "sim/cuda/driver.h"
 
-// Device memory: addresses of this process, reserved without being committed, charged to the card by the
-// daemon. What was written is read back; untouched pages cost nothing.
+// Device memory: addresses of this process, reserved without being committed, charged to the card
+// by the daemon. What was written is read back; untouched pages cost nothing.
 namespace carve::sim::cu {
 
 enum class BlockKind { kDevice, kManaged, kPool, kGraph, kMapped, kHost, kRegistered };
@@ -15,8 +15,8 @@ enum class BlockKind { kDevice, kManaged, kPool, kGraph, kMapped, kHost, kRegist
 /// One allocation or mapping.
 struct Block {
   std::uint64_t base = 0;
-  std::uint64_t size = 0;    // as asked for
-  std::uint64_t span = 0;    // addresses taken; 0: not from our address space
+  std::uint64_t size = 0;  // as asked for
+  std::uint64_t span = 0;  // addresses taken; 0: not from our address space
   BlockKind kind = BlockKind::kDevice;
   Context* context = nullptr;
   Device* device = nullptr;
@@ -32,7 +32,8 @@ class Memory {
   static Memory& get();
 
   /// `size` bytes of device memory, charged to the device's card.
-  CUresult allocate(Context* context, std::uint64_t size, BlockKind kind, unsigned flags, Block* out);
+  CUresult allocate(Context* context, std::uint64_t size, BlockKind kind, unsigned flags,
+                    Block* out);
   CUresult free(std::uint64_t base, BlockKind kind);
 
   /// Addresses only.

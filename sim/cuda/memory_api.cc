@@ -47,7 +47,8 @@ bool find_host(const void* p, Block* block) {
 
 CUresult free_device(CUdeviceptr address) {
   Block block;
-  if (!Memory::get().find(address, &block) || block.base != address) return CUDA_ERROR_INVALID_VALUE;
+  if (!Memory::get().find(address, &block) || block.base != address)
+    return CUDA_ERROR_INVALID_VALUE;
   if (block.kind == BlockKind::kPool) {
     wait_context(block.context);
     return free_to_pool(address);
@@ -113,7 +114,8 @@ CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
   return address == 0 ? CUDA_SUCCESS : free_device(address);
 }
 
-CU_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* size, CUdeviceptr address) {
+CU_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* size,
+                                           CUdeviceptr address) {
   CU_NEED_CONTEXT(context);
   Block block;
   if (!Memory::get().find(address, &block)) return CUDA_ERROR_NOT_FOUND;
@@ -122,7 +124,9 @@ CU_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* size,
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemAllocHost_v2(void** out, std::size_t size) { return allocate_host(out, size, 0); }
+CU_EXPORT CUresult cuMemAllocHost_v2(void** out, std::size_t size) {
+  return allocate_host(out, size, 0);
+}
 CU_EXPORT CUresult cuMemAllocHost(void** out, unsigned size) { return allocate_host(out, size, 0); }
 CU_EXPORT CUresult cuMemHostAlloc(void** out, std::size_t size, unsigned flags) {
   return flags > 7 ? CUDA_ERROR_INVALID_VALUE : allocate_host(out, size, flags);

@@ -3,12 +3,13 @@
 #include "sim/cuda/copy.h"
 #include "sim/cuda/memory.h"
 
-// Small families: batched copies, values written in stream order, stream attributes, the profiler's switch.
+// Small families: batched copies, values written in stream order, stream attributes, the profiler's
+// switch.
 namespace carve::sim::cu {
 namespace {
 
-CUresult batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t n, CUstream handle,
-               std::uintptr_t zero) {
+CUresult batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size_t n,
+               CUstream handle, std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (to == nullptr || from == nullptr || bytes == nullptr || n == 0 || stream->legacy)
     return CUDA_ERROR_INVALID_VALUE;
@@ -24,12 +25,14 @@ CUresult batch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* bytes, std::size
 }
 
 template <class T>
-CUresult write_value(CUstream handle, CUdeviceptr address, T value, unsigned flags, std::uintptr_t zero) {
+CUresult write_value(CUstream handle, CUdeviceptr address, T value, unsigned flags,
+                     std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (flags > 1 || address % sizeof(T) != 0 || !Memory::get().covers(address, sizeof(T)))
     return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture.load() != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  append_host(stream, [=] { __atomic_store_n(reinterpret_cast<T*>(address), value, __ATOMIC_SEQ_CST); });
+  append_host(stream,
+              [=] { __atomic_store_n(reinterpret_cast<T*>(address), value, __ATOMIC_SEQ_CST); });
   return CUDA_SUCCESS;
 }
 
@@ -42,27 +45,29 @@ CUresult stream_attribute(CUstream handle, void* value, bool read, std::uintptr_
 
 }  // namespace
 
-#define CU_PAIR(name, twin, parameters, call)          \
-  CU_EXPORT CUresult name parameters {                 \
-    constexpr std::uintptr_t zero = kStreamLegacy;     \
-    return call;                                       \
-  }                                                    \
-  CU_EXPORT CUresult twin parameters {                 \
-    constexpr std::uintptr_t zero = kStreamPerThread;  \
-    return call;                                       \
+#define CU_PAIR(name, twin, parameters, call)         \
+  CU_EXPORT CUresult name parameters {                \
+    constexpr std::uintptr_t zero = kStreamLegacy;    \
+    return call;                                      \
+  }                                                   \
+  CU_EXPORT CUresult twin parameters {                \
+    constexpr std::uintptr_t zero = kStreamPerThread; \
+    return call;                                      \
   }
 CU_PAIR(cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz,
-        (CUdeviceptr * to, CUdeviceptr* from, std::size_t* bytes, std::size_t n, void*, std::size_t*, std::size_t,
-         std::size_t*, CUstream s),
+        (CUdeviceptr * to, CUdeviceptr* from, std::size_t* bytes, std::size_t n, void*,
+         std::size_t*, std::size_t, std::size_t*, CUstream s),
         batch(to, from, bytes, n, s, zero))
 CU_PAIR(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
-        (CUdeviceptr * to, CUdeviceptr* from, std::size_t* bytes, std::size_t n, void*, std::size_t*, std::size_t,
-         CUstream s),
+        (CUdeviceptr * to, CUdeviceptr* from, std::size_t* bytes, std::size_t n, void*,
+         std::size_t*, std::size_t, CUstream s),
         batch(to, from, bytes, n, s, zero))
 CU_PAIR(cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz,
-        (CUstream s, CUdeviceptr a, std::uint32_t v, unsigned flags), write_value(s, a, v, flags, zero))
+        (CUstream s, CUdeviceptr a, std::uint32_t v, unsigned flags),
+        write_value(s, a, v, flags, zero))
 CU_PAIR(cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz,
-        (CUstream s, CUdeviceptr a, std::uint64_t v, unsigned flags), write_value(s, a, v, flags, zero))
+        (CUstream s, CUdeviceptr a, std::uint64_t v, unsigned flags),
+        write_value(s, a, v, flags, zero))
 CU_PAIR(cuStreamGetAttribute, cuStreamGetAttribute_ptsz, (CUstream s, int, void* value),
         stream_attribute(s, value, true, zero))
 CU_PAIR(cuStreamSetAttribute, cuStreamSetAttribute_ptsz, (CUstream s, int, void* value),

@@ -12,16 +12,21 @@ namespace {
 
 std::atomic<bool> g_said_opaque{false};
 
-Module* checked_module(CUmodule m) { return m != nullptr && m->magic == kModuleMagic ? m : nullptr; }
+Module* checked_module(CUmodule m) {
+  return m != nullptr && m->magic == kModuleMagic ? m : nullptr;
+}
 
 CUresult load(CUmodule* out, const void* image) {
   CU_NEED_CONTEXT(context);
   if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Image parsed;
   switch (read_image(image, &parsed)) {
-    case ImageError::kNotAnImage: return CUDA_ERROR_INVALID_IMAGE;
-    case ImageError::kBadPtx: return CUDA_ERROR_INVALID_PTX;
-    case ImageError::kNone: break;
+    case ImageError::kNotAnImage:
+      return CUDA_ERROR_INVALID_IMAGE;
+    case ImageError::kBadPtx:
+      return CUDA_ERROR_INVALID_PTX;
+    case ImageError::kNone:
+      break;
   }
   *out = make_module(context, parsed, nullptr);
   return CUDA_SUCCESS;
@@ -47,13 +52,15 @@ Module* make_module(Context* context, const Image& image, Library* library) {
   module->library = library;
   module->any_name = image.opaque;
   if (image.opaque)
-    say_once(&g_said_opaque, "an image is packed in a way it does not read; every kernel name in it is accepted");
+    say_once(&g_said_opaque,
+             "an image is packed in a way it does not read; every kernel name in it is accepted");
   for (const ImageKernel& kernel : image.kernels) {
     module->functions.push_back(make_function(kernel));
     module->functions.back()->module = module;
     module->functions.back()->library = library;
   }
-  for (const ImageGlobal& global : image.globals) module->globals.push_back({global.name, global.size, 0});
+  for (const ImageGlobal& global : image.globals)
+    module->globals.push_back({global.name, global.size, 0});
   const std::lock_guard lock(context->mutex);
   context->modules.push_back(module);
   return module;
@@ -86,7 +93,9 @@ CU_EXPORT CUresult cuModuleLoadData(CUmodule* out, const void* image) { return l
 CU_EXPORT CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned, int*, void**) {
   return load(out, image);
 }
-CU_EXPORT CUresult cuModuleLoadFatBinary(CUmodule* out, const void* image) { return load(out, image); }
+CU_EXPORT CUresult cuModuleLoadFatBinary(CUmodule* out, const void* image) {
+  return load(out, image);
+}
 
 CU_EXPORT CUresult cuModuleLoad(CUmodule* out, const char* path) {
   CU_NEED_CONTEXT(context);

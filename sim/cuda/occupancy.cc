@@ -2,8 +2,8 @@
 
 #include "sim/cuda/function.h"
 
-// How many blocks of a kernel fit on a multiprocessor: by threads, block slots and shared memory of the
-// model. Registers are not known of a kernel that is not compiled and never limit.
+// How many blocks of a kernel fit on a multiprocessor: by threads, block slots and shared memory of
+// the model. Registers are not known of a kernel that is not compiled and never limit.
 namespace carve::sim::cu {
 namespace {
 
@@ -19,7 +19,8 @@ unsigned blocks_per_sm(const Function& f, unsigned threads, std::size_t dynamic_
   const std::size_t shared = f.static_shared + dynamic_shared;
   if (shared > m.shared_per_block_max) return 0;
   const std::size_t taken = shared + (m.compute_major >= 8 ? kReservedShared : 0);
-  if (taken != 0) blocks = static_cast<unsigned>(std::min<std::size_t>(blocks, m.shared_per_sm / taken));
+  if (taken != 0)
+    blocks = static_cast<unsigned>(std::min<std::size_t>(blocks, m.shared_per_sm / taken));
   return blocks;
 }
 
@@ -38,10 +39,13 @@ CUresult best_block(int* least_grid, int* block, CUfunction handle, CUoccupancyB
   const Function* f = checked_function(handle);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (least_grid == nullptr || block == nullptr || limit < 0) return CUDA_ERROR_INVALID_VALUE;
-  const unsigned most = limit == 0 ? kMostThreads : std::min(kMostThreads, static_cast<unsigned>(limit));
+  const unsigned most =
+      limit == 0 ? kMostThreads : std::min(kMostThreads, static_cast<unsigned>(limit));
   unsigned best = 0, best_threads = 0;
-  for (unsigned threads = most; threads > 0; threads = threads > kWarp ? (threads - 1) / kWarp * kWarp : 0) {
-    const std::size_t shared = shared_of != nullptr ? shared_of(static_cast<int>(threads)) : dynamic_shared;
+  for (unsigned threads = most; threads > 0;
+       threads = threads > kWarp ? (threads - 1) / kWarp * kWarp : 0) {
+    const std::size_t shared =
+        shared_of != nullptr ? shared_of(static_cast<int>(threads)) : dynamic_shared;
     const unsigned resident = blocks_per_sm(*f, threads, shared) * threads;
     if (resident > best) {
       best = resident;
@@ -60,23 +64,27 @@ CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, CUfunct
                                                                std::size_t shared) {
   return active_blocks(out, f, threads, shared);
 }
-CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* out, CUfunction f, int threads,
-                                                                        std::size_t shared, unsigned flags) {
+CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* out, CUfunction f,
+                                                                        int threads,
+                                                                        std::size_t shared,
+                                                                        unsigned flags) {
   return flags > 1 ? CUDA_ERROR_INVALID_VALUE : active_blocks(out, f, threads, shared);
 }
 CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction f,
-                                                    CUoccupancyB2DSize shared_of, std::size_t shared,
-                                                    int limit) {
+                                                    CUoccupancyB2DSize shared_of,
+                                                    std::size_t shared, int limit) {
   return best_block(grid, block, f, shared_of, shared, limit);
 }
 CU_EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUfunction f,
                                                              CUoccupancyB2DSize shared_of,
-                                                             std::size_t shared, int limit, unsigned flags) {
-  return flags > 1 ? CUDA_ERROR_INVALID_VALUE : best_block(grid, block, f, shared_of, shared, limit);
+                                                             std::size_t shared, int limit,
+                                                             unsigned flags) {
+  return flags > 1 ? CUDA_ERROR_INVALID_VALUE
+                   : best_block(grid, block, f, shared_of, shared, limit);
 }
 
-CU_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(std::size_t* out, CUfunction handle, int blocks,
-                                                           int threads) {
+CU_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(std::size_t* out, CUfunction handle,
+                                                           int blocks, int threads) {
   CU_NEED_INIT();
   const Function* f = checked_function(handle);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -87,11 +95,14 @@ CU_EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(std::size_t* out, CUf
   const std::size_t reserved = m.compute_major >= 8 ? kReservedShared : 0;
   const std::size_t each = m.shared_per_sm / static_cast<unsigned>(blocks);
   const std::size_t taken = reserved + f->static_shared;
-  *out = each > taken ? std::min<std::size_t>(each - taken, m.shared_per_block_max - f->static_shared) : 0;
+  *out = each > taken
+             ? std::min<std::size_t>(each - taken, m.shared_per_block_max - f->static_shared)
+             : 0;
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int* out, CUfunction f, const CUlaunchConfig* config) {
+CU_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int* out, CUfunction f,
+                                                      const CUlaunchConfig* config) {
   CU_NEED_INIT();
   if (checked_function(f) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -100,14 +111,16 @@ CU_EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int* out, CUfunction f, co
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuOccupancyMaxActiveClusters(int* out, CUfunction handle, const CUlaunchConfig* config) {
+CU_EXPORT CUresult cuOccupancyMaxActiveClusters(int* out, CUfunction handle,
+                                                const CUlaunchConfig* config) {
   CU_NEED_INIT();
   const Function* f = checked_function(handle);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (Driver::get().model().compute_major < 9) return CUDA_ERROR_NOT_SUPPORTED;
   const unsigned threads = config->blockDimX * config->blockDimY * config->blockDimZ;
-  *out = static_cast<int>(blocks_per_sm(*f, threads, config->sharedMemBytes) * Driver::get().model().sm_count);
+  *out = static_cast<int>(blocks_per_sm(*f, threads, config->sharedMemBytes) *
+                          Driver::get().model().sm_count);
   return CUDA_SUCCESS;
 }
 

@@ -1,7 +1,8 @@
 #include "sim/cuda/memory.h"
 #include "sim/cuda/stream.h"
 
-// What a pointer is; and advice on managed memory, which a simulated card hears and need not follow.
+// What a pointer is; and advice on managed memory, which a simulated card hears and need not
+// follow.
 namespace carve::sim::cu {
 namespace {
 
@@ -18,39 +19,66 @@ CUresult attribute_of(void* data, int attribute, CUdeviceptr address) {
   const bool host = block.kind == BlockKind::kHost || block.kind == BlockKind::kRegistered;
   const bool managed = block.kind == BlockKind::kManaged;
   switch (attribute) {
-    case 1: return block.context == nullptr ? put<void*>(data, nullptr) : put(data, block.context);
-    case 2: return put<unsigned>(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
-    case 3: return put(data, address);
+    case 1:
+      return block.context == nullptr ? put<void*>(data, nullptr) : put(data, block.context);
+    case 2:
+      return put<unsigned>(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case 3:
+      return put(data, address);
     case 4:
       if (!host && !managed) return CUDA_ERROR_INVALID_VALUE;
       return put(data, address);
-    case 6: return put<int>(data, 0);
-    case 7: return put(data, block.id);
-    case 8: return put<int>(data, managed ? 1 : 0);
-    case 9: return put<int>(data, block.device == nullptr ? -1 : block.device->ordinal);
-    case 10: return put<int>(data, block.kind == BlockKind::kDevice ? 1 : 0);
+    case 6:
+      return put<int>(data, 0);
+    case 7:
+      return put(data, block.id);
+    case 8:
+      return put<int>(data, managed ? 1 : 0);
+    case 9:
+      return put<int>(data, block.device == nullptr ? -1 : block.device->ordinal);
+    case 10:
+      return put<int>(data, block.kind == BlockKind::kDevice ? 1 : 0);
     case 11:
-    case 19: return put(data, block.base);
+    case 19:
+      return put(data, block.base);
     case 12:
-    case 18: return put(data, block.size);
-    case 13: return put<int>(data, 1);
-    case 14: return put<unsigned long long>(data, 0);
-    case 15: return put<int>(data, host ? 0 : 1);
-    case 16: return put<int>(data, 3);
+    case 18:
+      return put(data, block.size);
+    case 13:
+      return put<int>(data, 1);
+    case 14:
+      return put<unsigned long long>(data, 0);
+    case 15:
+      return put<int>(data, host ? 0 : 1);
+    case 16:
+      return put<int>(data, 3);
     case 17:
       if (block.kind != BlockKind::kPool) return put<void*>(data, nullptr);
       return put(data, block.pool);
-    case 20: return put(data, block.id);
-    case 21: return put<int>(data, 0);
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case 20:
+      return put(data, block.id);
+    case 21:
+      return put<int>(data, 0);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
 /// The bytes of an attribute's answer, to clear it for pointers that are none of the driver's.
 std::size_t answer_bytes(int attribute) {
   switch (attribute) {
-    case 2: case 6: case 8: case 9: case 10: case 13: case 15: case 16: case 21: return 4;
-    default: return 8;
+    case 2:
+    case 6:
+    case 8:
+    case 9:
+    case 10:
+    case 13:
+    case 15:
+    case 16:
+    case 21:
+      return 4;
+    default:
+      return 8;
   }
 }
 
@@ -70,12 +98,15 @@ CUresult prefetch(CUdeviceptr address, std::size_t n, CUstream handle, std::uint
   return CUDA_SUCCESS;
 }
 
-CUresult range_attribute(void* data, std::size_t size, int attribute, CUdeviceptr address, std::size_t n) {
+CUresult range_attribute(void* data, std::size_t size, int attribute, CUdeviceptr address,
+                         std::size_t n) {
   if (const CUresult rc = check_managed(address, n); rc != CUDA_SUCCESS) return rc;
-  if (data == nullptr || size < 4 || size % 4 != 0 || attribute < 1 || attribute > 8) return CUDA_ERROR_INVALID_VALUE;
+  if (data == nullptr || size < 4 || size % 4 != 0 || attribute < 1 || attribute > 8)
+    return CUDA_ERROR_INVALID_VALUE;
   constexpr int kInvalidDevice = -2;
   for (std::size_t i = 0; i < size / 4; ++i)
-    static_cast<int*>(data)[i] = attribute == 2 || attribute == 3 || attribute == 4 ? kInvalidDevice : 0;
+    static_cast<int*>(data)[i] =
+        attribute == 2 || attribute == 3 || attribute == 4 ? kInvalidDevice : 0;
   return CUDA_SUCCESS;
 }
 
@@ -86,7 +117,8 @@ CU_EXPORT CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr 
   return attribute_of(data, attribute, address);
 }
 
-CU_EXPORT CUresult cuPointerGetAttributes(unsigned n, int* attributes, void** data, CUdeviceptr address) {
+CU_EXPORT CUresult cuPointerGetAttributes(unsigned n, int* attributes, void** data,
+                                          CUdeviceptr address) {
   CU_NEED_INIT();
   if (n == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < n; ++i)
@@ -113,24 +145,30 @@ CU_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, std::size_t n, int advice
 CU_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, std::size_t n, CUdevice, CUstream s) {
   return prefetch(address, n, s, kStreamLegacy);
 }
-CU_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, std::size_t n, CUdevice, CUstream s) {
+CU_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, std::size_t n, CUdevice,
+                                           CUstream s) {
   return prefetch(address, n, s, kStreamPerThread);
 }
-CU_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, std::size_t n, CUmemLocation, unsigned, CUstream s) {
+CU_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, std::size_t n, CUmemLocation,
+                                         unsigned, CUstream s) {
   return prefetch(address, n, s, kStreamLegacy);
 }
-CU_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, std::size_t n, CUmemLocation, unsigned, CUstream s) {
+CU_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, std::size_t n, CUmemLocation,
+                                              unsigned, CUstream s) {
   return prefetch(address, n, s, kStreamPerThread);
 }
-CU_EXPORT CUresult cuMemRangeGetAttribute(void* data, std::size_t size, int attribute, CUdeviceptr address, std::size_t n) {
+CU_EXPORT CUresult cuMemRangeGetAttribute(void* data, std::size_t size, int attribute,
+                                          CUdeviceptr address, std::size_t n) {
   return range_attribute(data, size, attribute, address, n);
 }
-CU_EXPORT CUresult cuMemRangeGetAttributes(void** data, std::size_t* sizes, int* attributes, std::size_t count,
-                                           CUdeviceptr address, std::size_t n) {
+CU_EXPORT CUresult cuMemRangeGetAttributes(void** data, std::size_t* sizes, int* attributes,
+                                           std::size_t count, CUdeviceptr address, std::size_t n) {
   CU_NEED_INIT();
-  if (data == nullptr || sizes == nullptr || attributes == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (data == nullptr || sizes == nullptr || attributes == nullptr || count == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < count; ++i)
-    if (const CUresult rc = range_attribute(data[i], sizes[i], attributes[i], address, n); rc != CUDA_SUCCESS)
+    if (const CUresult rc = range_attribute(data[i], sizes[i], attributes[i], address, n);
+        rc != CUDA_SUCCESS)
       return rc;
   return CUDA_SUCCESS;
 }

@@ -42,7 +42,8 @@ Pool* default_pool(Device* device) {
 CUresult allocate_from_pool(Pool* pool, Context* context, std::uint64_t size, CUdeviceptr* out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(pool->mutex);
-  // A cached block serves only its own size: what is reserved is then exactly what was once asked for.
+  // A cached block serves only its own size: what is reserved is then exactly what was once asked
+  // for.
   const auto cached = pool->cached.find(size);
   if (cached != pool->cached.end()) {
     Block block = cached->second;
@@ -75,7 +76,8 @@ CUresult allocate_from_pool(Pool* pool, Context* context, std::uint64_t size, CU
 
 CUresult free_to_pool(CUdeviceptr address) {
   Block block;
-  if (!Memory::get().find(address, &block) || block.base != address) return CUDA_ERROR_INVALID_VALUE;
+  if (!Memory::get().find(address, &block) || block.base != address)
+    return CUDA_ERROR_INVALID_VALUE;
   if (block.kind != BlockKind::kPool) return free_device(address);
   if (!Memory::get().remove(address, &block)) return CUDA_ERROR_INVALID_VALUE;
   Pool* pool = block.pool;

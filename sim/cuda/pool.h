@@ -16,7 +16,7 @@ struct Pool {
   std::uint64_t threshold = 0;                 // how much to keep when blocks become free
   std::uint64_t reserved = 0, reserved_high = 0;
   std::uint64_t used = 0, used_high = 0;
-  std::uint64_t max_size = 0;                  // 0: the card
+  std::uint64_t max_size = 0;  // 0: the card
   int reuse[3] = {1, 1, 1};
   CUmemPoolProps props = {};
 };

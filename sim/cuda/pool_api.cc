@@ -19,7 +19,9 @@ enum : int {
 };
 constexpr int kReadWrite = 3;
 
-Pool* checked_pool(CUmemoryPool pool) { return pool != nullptr && pool->magic == kPoolMagic ? pool : nullptr; }
+Pool* checked_pool(CUmemoryPool pool) {
+  return pool != nullptr && pool->magic == kPoolMagic ? pool : nullptr;
+}
 
 Pool* current_pool(Device* device) {
   default_pool(device);
@@ -37,7 +39,8 @@ CUresult capture_alloc(Stream* stream, CUdeviceptr* out, std::size_t size) {
   return capture_node(stream, body);
 }
 
-CUresult alloc_async(CUdeviceptr* out, std::size_t size, CUmemoryPool pool, CUstream handle, std::uintptr_t zero) {
+CUresult alloc_async(CUdeviceptr* out, std::size_t size, CUmemoryPool pool, CUstream handle,
+                     std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (out == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture.load() != nullptr) return capture_alloc(stream, out, size);
@@ -45,9 +48,11 @@ CUresult alloc_async(CUdeviceptr* out, std::size_t size, CUmemoryPool pool, CUst
   return allocate_from_pool(pool, stream->context, size, out);
 }
 
-CUresult alloc_from(CUdeviceptr* out, std::size_t size, CUmemoryPool pool, CUstream handle, std::uintptr_t zero) {
+CUresult alloc_from(CUdeviceptr* out, std::size_t size, CUmemoryPool pool, CUstream handle,
+                    std::uintptr_t zero) {
   CU_NEED_INIT();
-  return checked_pool(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : alloc_async(out, size, pool, handle, zero);
+  return checked_pool(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                       : alloc_async(out, size, pool, handle, zero);
 }
 
 CUresult free_async(CUdeviceptr address, CUstream handle, std::uintptr_t zero) {
@@ -72,16 +77,17 @@ CUresult pool_of_location(const CUmemLocation* location, int type, Device** devi
 
 }  // namespace
 
-#define CU_PAIR(name, parameters, call)                \
-  CU_EXPORT CUresult name parameters {                 \
-    constexpr std::uintptr_t zero = kStreamLegacy;     \
-    return call;                                       \
-  }                                                    \
-  CU_EXPORT CUresult name##_ptsz parameters {          \
-    constexpr std::uintptr_t zero = kStreamPerThread;  \
-    return call;                                       \
+#define CU_PAIR(name, parameters, call)               \
+  CU_EXPORT CUresult name parameters {                \
+    constexpr std::uintptr_t zero = kStreamLegacy;    \
+    return call;                                      \
+  }                                                   \
+  CU_EXPORT CUresult name##_ptsz parameters {         \
+    constexpr std::uintptr_t zero = kStreamPerThread; \
+    return call;                                      \
   }
-CU_PAIR(cuMemAllocAsync, (CUdeviceptr * out, std::size_t n, CUstream s), alloc_async(out, n, nullptr, s, zero))
+CU_PAIR(cuMemAllocAsync, (CUdeviceptr * out, std::size_t n, CUstream s),
+        alloc_async(out, n, nullptr, s, zero))
 CU_PAIR(cuMemAllocFromPoolAsync, (CUdeviceptr * out, std::size_t n, CUmemoryPool pool, CUstream s),
         alloc_from(out, n, pool, s, zero))
 CU_PAIR(cuMemFreeAsync, (CUdeviceptr address, CUstream s), free_async(address, s, zero))
@@ -173,19 +179,44 @@ CU_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, voi
   switch (attribute) {
     case kReuseFollowEvents:
     case 2:
-    case kReuseInternal: *static_cast<int*>(value) = pool->reuse[attribute - 1]; break;
-    case kReleaseThreshold: *wide = pool->threshold; break;
-    case kReservedNow: *wide = pool->reserved; break;
-    case kReservedHigh: *wide = pool->reserved_high; break;
-    case kUsedNow: *wide = pool->used; break;
-    case kUsedHigh: *wide = pool->used_high; break;
-    case 9: *static_cast<int*>(value) = pool->props.allocType; break;
-    case 10: *static_cast<int*>(value) = pool->props.handleTypes; break;
-    case 11: *static_cast<int*>(value) = pool->props.location.id; break;
-    case 12: *static_cast<int*>(value) = pool->props.location.type; break;
-    case 13: *wide = pool->max_size; break;
-    case 14: *static_cast<int*>(value) = 0; break;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case kReuseInternal:
+      *static_cast<int*>(value) = pool->reuse[attribute - 1];
+      break;
+    case kReleaseThreshold:
+      *wide = pool->threshold;
+      break;
+    case kReservedNow:
+      *wide = pool->reserved;
+      break;
+    case kReservedHigh:
+      *wide = pool->reserved_high;
+      break;
+    case kUsedNow:
+      *wide = pool->used;
+      break;
+    case kUsedHigh:
+      *wide = pool->used_high;
+      break;
+    case 9:
+      *static_cast<int*>(value) = pool->props.allocType;
+      break;
+    case 10:
+      *static_cast<int*>(value) = pool->props.handleTypes;
+      break;
+    case 11:
+      *static_cast<int*>(value) = pool->props.location.id;
+      break;
+    case 12:
+      *static_cast<int*>(value) = pool->props.location.type;
+      break;
+    case 13:
+      *wide = pool->max_size;
+      break;
+    case 14:
+      *static_cast<int*>(value) = 0;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
@@ -195,12 +226,17 @@ CU_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, voi
   Pool* pool = checked_pool(handle);
   if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(pool->mutex);
-  const std::uint64_t wide = attribute >= kReleaseThreshold ? *static_cast<std::uint64_t*>(value) : 0;
+  const std::uint64_t wide =
+      attribute >= kReleaseThreshold ? *static_cast<std::uint64_t*>(value) : 0;
   switch (attribute) {
     case kReuseFollowEvents:
     case 2:
-    case kReuseInternal: pool->reuse[attribute - 1] = *static_cast<int*>(value); break;
-    case kReleaseThreshold: pool->threshold = wide; break;
+    case kReuseInternal:
+      pool->reuse[attribute - 1] = *static_cast<int*>(value);
+      break;
+    case kReleaseThreshold:
+      pool->threshold = wide;
+      break;
     case kReservedHigh:
       if (wide != 0) return CUDA_ERROR_INVALID_VALUE;
       pool->reserved_high = pool->reserved;
@@ -209,14 +245,17 @@ CU_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, voi
       if (wide != 0) return CUDA_ERROR_INVALID_VALUE;
       pool->used_high = pool->used;
       break;
-    default: return CUDA_ERROR_INVALID_VALUE;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* list, std::size_t n) {
+CU_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* list,
+                                      std::size_t n) {
   CU_NEED_INIT();
-  if (checked_pool(handle) == nullptr || (n > 0 && list == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (checked_pool(handle) == nullptr || (n > 0 && list == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < n; ++i)
     if (Driver::get().device(list[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   return CUDA_SUCCESS;
@@ -225,7 +264,9 @@ CU_EXPORT CUresult cuMemPoolGetAccess(int* flags, CUmemoryPool handle, CUmemLoca
   CU_NEED_INIT();
   const Pool* pool = checked_pool(handle);
   if (flags == nullptr || pool == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == pool->device->ordinal ? kReadWrite : 0;
+  *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id == pool->device->ordinal
+               ? kReadWrite
+               : 0;
   return CUDA_SUCCESS;
 }
 

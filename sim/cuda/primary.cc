@@ -43,7 +43,9 @@ CU_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   if (--device->primary_refs == 0) drop(device);
   return CUDA_SUCCESS;
 }
-CU_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { return cuDevicePrimaryCtxRelease_v2(dev); }
+CU_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
+  return cuDevicePrimaryCtxRelease_v2(dev);
+}
 
 CU_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   Device* device = nullptr;

@@ -18,7 +18,8 @@ CU_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int ve
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int version, std::uint64_t flags) {
+CU_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int version,
+                                    std::uint64_t flags) {
   if (name == nullptr || function == nullptr || flags > 3) return CUDA_ERROR_INVALID_VALUE;
   const ProcAnswer answer = find_proc(name, version, flags);
   if (answer.entry == nullptr) return CUDA_ERROR_NOT_FOUND;
@@ -30,8 +31,10 @@ CU_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid* id) {
   (void)table;
   (void)id;
   say_once(&g_said_tables,
-           "it serves driver-API programs only: the CUDA runtime library (and PyTorch, JAX, CuPy, nvcc's "
-           "default output) needs private tables of NVIDIA's own driver, which are not imitated (SIMULATED)");
+           "it serves driver-API programs only: the CUDA runtime library (and PyTorch, JAX, CuPy, "
+           "nvcc's "
+           "default output) needs private tables of NVIDIA's own driver, which are not imitated "
+           "(SIMULATED)");
   return CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -20,7 +20,9 @@ T* pointer(void* const* arguments, int i) {
 
 std::uint64_t bounded(std::uint64_t threads, void* const* arguments, int i) {
   const auto n = argument<std::int32_t>(arguments, i);
-  return n < 0 ? 0 : threads < static_cast<std::uint64_t>(n) ? threads : static_cast<std::uint64_t>(n);
+  return n < 0                                     ? 0
+         : threads < static_cast<std::uint64_t>(n) ? threads
+                                                   : static_cast<std::uint64_t>(n);
 }
 
 /// vector_add(const float* a, const float* b, float* c, int n)
@@ -67,12 +69,14 @@ Compute find_compute(const std::string& name) {
   return name.starts_with("carve_spin") ? nothing : nullptr;
 }
 
-std::uint64_t duration_of(const Function& function, const unsigned (&grid)[3], const unsigned (&block)[3]) {
+std::uint64_t duration_of(const Function& function, const unsigned (&grid)[3],
+                          const unsigned (&block)[3]) {
   if (function.duration_ns != 0 || function.name.ends_with("_0us")) return function.duration_ns;
   // Unknown work: two microseconds and one more for each wave of blocks over the card.
   const Model& model = Driver::get().model();
   const std::uint64_t threads = std::uint64_t{block[0]} * block[1] * block[2];
-  const std::uint64_t per_sm = std::max<std::uint64_t>(1, model.threads_per_sm / std::max<std::uint64_t>(threads, 1));
+  const std::uint64_t per_sm =
+      std::max<std::uint64_t>(1, model.threads_per_sm / std::max<std::uint64_t>(threads, 1));
   const std::uint64_t blocks = std::uint64_t{grid[0]} * grid[1] * grid[2];
   const std::uint64_t waves = (blocks + per_sm * model.sm_count - 1) / (per_sm * model.sm_count);
   return 2000 + waves * 1000;

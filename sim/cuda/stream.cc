@@ -164,7 +164,8 @@ CUresult wait_for(Point point) {
 }
 
 CUresult wait_stream(Stream* stream) {
-  if (stream->legacy && stream->context->blocking_streams.load() > 0) return wait_context(stream->context);
+  if (stream->legacy && stream->context->blocking_streams.load() > 0)
+    return wait_context(stream->context);
   return wait_for({stream->index, stream->cell->submitted.load(std::memory_order_acquire)});
 }
 
@@ -172,7 +173,8 @@ CUresult wait_context(Context* context) {
   std::vector<Point> points;
   {
     const std::lock_guard lock(context->mutex);
-    for (const Stream* s : context->streams) points.push_back({s->index, s->cell->submitted.load()});
+    for (const Stream* s : context->streams)
+      points.push_back({s->index, s->cell->submitted.load()});
   }
   points.push_back({context->legacy->index, context->legacy->cell->submitted.load()});
   for (const Point& point : points)

@@ -35,17 +35,17 @@ struct Stream {
   Context* context = nullptr;
   StreamCell* cell = nullptr;
   Command* ring = nullptr;
-  SpinLock lock;                   // guards tail and the ring's free slots
-  std::uint64_t tail = 0;          // commands appended
-  std::uint64_t legacy_seen = 0;   // how much of the legacy stream this one already waits for
+  SpinLock lock;                  // guards tail and the ring's free slots
+  std::uint64_t tail = 0;         // commands appended
+  std::uint64_t legacy_seen = 0;  // how much of the legacy stream this one already waits for
   std::atomic<Capture*> capture{nullptr};
   std::atomic<int> host_pending{0};  // host functions not yet run
   bool legacy = false;
-  bool blocking = true;            // synchronises with the legacy stream
+  bool blocking = true;  // synchronises with the legacy stream
   int priority = 0;
   unsigned flags = 0;
   std::uint64_t id = 0;
-  std::uint64_t thread = 0;        // not 0: the per-thread default stream of that thread
+  std::uint64_t thread = 0;  // not 0: the per-thread default stream of that thread
 };
 
 /// A point in a stream: "command `target` of stream slot `index` is complete".
@@ -59,11 +59,11 @@ struct Event {
   Context* context = nullptr;
   unsigned flags = 0;
   std::mutex mutex;
-  Point point;                 // of the last record
+  Point point;  // of the last record
   bool recorded = false;
   std::uint32_t slot = kNoTimeSlot;
-  Capture* capture = nullptr;         // recorded inside this capture, after
-  std::vector<GraphNode*> captured;   // these nodes
+  Capture* capture = nullptr;        // recorded inside this capture, after
+  std::vector<GraphNode*> captured;  // these nodes
 };
 
 /// Opens a stream in the context. `blocking`: synchronises with the legacy default stream.
@@ -75,8 +75,8 @@ CUresult resolve(CUstream handle, std::uintptr_t zero, Stream** out);
 /// The calling thread's default stream in the context, made at first use.
 Stream* per_thread_stream(Context* context);
 
-/// Appends a command, first the waits that the default stream's rules ask for. Blocks while the ring is full.
-/// Returns the stream's command count after it.
+/// Appends a command, first the waits that the default stream's rules ask for. Blocks while the
+/// ring is full. Returns the stream's command count after it.
 std::uint64_t submit(Stream* stream, CommandKind kind, std::uint64_t duration_ns,
                      std::uint32_t argument = 0, std::uint64_t target = 0);
 
@@ -88,8 +88,8 @@ CUresult wait_stream(Stream* stream);
 /// All streams of the context.
 CUresult wait_context(Context* context);
 
-/// Moves real bytes (or anything else that the host does on the device's behalf) in stream order: at once
-/// when no host function is pending before it, else on the host-function thread.
+/// Moves real bytes (or anything else that the host does on the device's behalf) in stream order:
+/// at once when no host function is pending before it, else on the host-function thread.
 void in_order(Stream* stream, std::function<void()> action);
 /// Appends a host function.
 void append_host(Stream* stream, std::function<void()> function);
@@ -105,10 +105,10 @@ inline Stream* checked(CUstream handle) {
 }
 
 /// Shorthand for entry points: binds `name` to the stream that `handle` means.
-#define CU_STREAM(name, handle, zero)                                                        \
-  ::carve::sim::cu::Stream* name = nullptr;                                                  \
+#define CU_STREAM(name, handle, zero)                                                             \
+  ::carve::sim::cu::Stream* name = nullptr;                                                       \
   if (const ::carve::sim::cu::CUresult carve_rc = ::carve::sim::cu::resolve(handle, zero, &name); \
-      carve_rc != ::carve::sim::cu::CUDA_SUCCESS)                                             \
+      carve_rc != ::carve::sim::cu::CUDA_SUCCESS)                                                 \
   return carve_rc
 
 }  // namespace carve::sim::cu

@@ -27,7 +27,8 @@ CUresult query(CUstream handle, std::uintptr_t zero) {
   if (stream->legacy && stream->context->blocking_streams.load() > 0) {
     const std::lock_guard lock(stream->context->mutex);
     for (const Stream* s : stream->context->streams)
-      if (s->blocking && !reached({s->index, s->cell->submitted.load()})) return CUDA_ERROR_NOT_READY;
+      if (s->blocking && !reached({s->index, s->cell->submitted.load()}))
+        return CUDA_ERROR_NOT_READY;
   }
   return reached({stream->index, stream->cell->submitted.load(std::memory_order_acquire)})
              ? CUDA_SUCCESS
@@ -95,7 +96,8 @@ CU_EXPORT CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int
 
 CU_EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
   CU_NEED_INIT();
-  if (reinterpret_cast<std::uintptr_t>(handle) <= kStreamPerThread) return CUDA_ERROR_INVALID_HANDLE;
+  if (reinterpret_cast<std::uintptr_t>(handle) <= kStreamPerThread)
+    return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream = checked(handle);
   if (stream == nullptr || stream->legacy || stream->thread != 0) return CUDA_ERROR_INVALID_HANDLE;
   abandon_capture(stream);
@@ -105,14 +107,14 @@ CU_EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
 }
 CU_EXPORT CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
 
-#define CU_BOTH(name, implementation, parameters, arguments)                        \
-  CU_EXPORT CUresult name parameters {                                              \
-    constexpr std::uintptr_t zero = kStreamLegacy;                                  \
-    return implementation arguments;                                                \
-  }                                                                                 \
-  CU_EXPORT CUresult name##_ptsz parameters {                                       \
-    constexpr std::uintptr_t zero = kStreamPerThread;                               \
-    return implementation arguments;                                                \
+#define CU_BOTH(name, implementation, parameters, arguments) \
+  CU_EXPORT CUresult name parameters {                       \
+    constexpr std::uintptr_t zero = kStreamLegacy;           \
+    return implementation arguments;                         \
+  }                                                          \
+  CU_EXPORT CUresult name##_ptsz parameters {                \
+    constexpr std::uintptr_t zero = kStreamPerThread;        \
+    return implementation arguments;                         \
   }
 
 CU_BOTH(cuStreamSynchronize, synchronize, (CUstream s), (s, zero))

@@ -25,7 +25,8 @@ bool unpack_lz4(const unsigned char* in, std::uint64_t in_bytes, unsigned char* 
     const unsigned char token = *in++;
     std::uint64_t literals = token >> 4;
     if (literals == 15 && !extend(&in, in_end, &literals)) return false;
-    if (literals > static_cast<std::uint64_t>(in_end - in) || literals > out_bytes - at) return false;
+    if (literals > static_cast<std::uint64_t>(in_end - in) || literals > out_bytes - at)
+      return false;
     std::memcpy(out + at, in, literals);
     in += literals;
     at += literals;

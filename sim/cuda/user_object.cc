@@ -17,10 +17,12 @@ void release_object(UserObject* object, unsigned count) {
   delete object;
 }
 
-CU_EXPORT CUresult cuUserObjectCreate(CUuserObject* out, void* data, CUhostFn destroy, unsigned count, unsigned flags) {
+CU_EXPORT CUresult cuUserObjectCreate(CUuserObject* out, void* data, CUhostFn destroy,
+                                      unsigned count, unsigned flags) {
   CU_NEED_INIT();
   // The one flag there is says that the destructor does not synchronise; it must be given.
-  if (out == nullptr || destroy == nullptr || count == 0 || flags != 1) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || destroy == nullptr || count == 0 || flags != 1)
+    return CUDA_ERROR_INVALID_VALUE;
   auto* object = new UserObject();
   object->count = count;
   object->destroy = destroy;
@@ -43,10 +45,12 @@ CU_EXPORT CUresult cuUserObjectRelease(CUuserObject object, unsigned count) {
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object, unsigned count, unsigned flags) {
+CU_EXPORT CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object, unsigned count,
+                                           unsigned flags) {
   CU_NEED_INIT();
   Graph* graph = checked_graph(handle);
-  if (graph == nullptr || object == nullptr || count == 0 || flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  if (graph == nullptr || object == nullptr || count == 0 || flags > 1)
+    return CUDA_ERROR_INVALID_VALUE;
   if (flags == 0) retain_object(object, count);  // 1: the caller's references move to the graph
   graph->objects.emplace_back(object, count);
   return CUDA_SUCCESS;

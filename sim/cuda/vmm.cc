@@ -6,8 +6,9 @@
 
 #include "sim/cuda/memory.h"
 
-// Virtual memory management: addresses, physical memory and the mappings between them. Physical memory is a
-// stretch of one sparse file per process, so that two mappings of a handle are the same bytes.
+// Virtual memory management: addresses, physical memory and the mappings between them. Physical
+// memory is a stretch of one sparse file per process, so that two mappings of a handle are the same
+// bytes.
 namespace carve::sim::cu {
 namespace {
 
@@ -23,9 +24,9 @@ struct Physical {
 };
 
 std::mutex g_mutex;
-std::map<std::uint64_t, Physical> g_physical;            // by handle
-std::map<std::uint64_t, std::uint64_t> g_reserved;       // base → size
-std::map<std::uint64_t, std::uint64_t> g_free_offsets;   // holes in the file
+std::map<std::uint64_t, Physical> g_physical;           // by handle
+std::map<std::uint64_t, std::uint64_t> g_reserved;      // base → size
+std::map<std::uint64_t, std::uint64_t> g_free_offsets;  // holes in the file
 std::uint64_t g_next_handle = 1, g_file_end = 0;
 int g_file = -1;
 
@@ -56,7 +57,8 @@ void drop_if_unused(std::uint64_t handle) {
 
 CUresult check_prop(const CUmemAllocationProp* prop, Device** device) {
   CU_NEED_INIT();
-  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   *device = Driver::get().device(prop->location.id);
   if (*device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -72,7 +74,8 @@ bool in_reservation(std::uint64_t base, std::uint64_t size) {
 
 }  // namespace
 
-CU_EXPORT CUresult cuMemGetAllocationGranularity(std::size_t* out, const CUmemAllocationProp* prop, int option) {
+CU_EXPORT CUresult cuMemGetAllocationGranularity(std::size_t* out, const CUmemAllocationProp* prop,
+                                                 int option) {
   Device* device = nullptr;
   if (const CUresult rc = check_prop(prop, &device); rc != CUDA_SUCCESS) return rc;
   if (out == nullptr || option < 0 || option > 1) return CUDA_ERROR_INVALID_VALUE;
@@ -80,12 +83,14 @@ CU_EXPORT CUresult cuMemGetAllocationGranularity(std::size_t* out, const CUmemAl
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* out, std::size_t size, std::size_t alignment, CUdeviceptr,
-                                       unsigned long long flags) {
+CU_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* out, std::size_t size, std::size_t alignment,
+                                       CUdeviceptr, unsigned long long flags) {
   CU_NEED_INIT();
-  if (out == nullptr || size == 0 || size % kGranuleBytes != 0 || flags != 0 || (alignment & (alignment - 1)) != 0)
+  if (out == nullptr || size == 0 || size % kGranuleBytes != 0 || flags != 0 ||
+      (alignment & (alignment - 1)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  const std::uint64_t base = Memory::get().take_addresses(size, std::max<std::uint64_t>(alignment, kGranuleBytes));
+  const std::uint64_t base =
+      Memory::get().take_addresses(size, std::max<std::uint64_t>(alignment, kGranuleBytes));
   if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock(g_mutex);
   g_reserved[base] = size;
@@ -106,13 +111,15 @@ CU_EXPORT CUresult cuMemAddressFree(CUdeviceptr base, std::size_t size) {
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemCreate(unsigned long long* out, std::size_t size, const CUmemAllocationProp* prop,
-                               unsigned long long flags) {
+CU_EXPORT CUresult cuMemCreate(unsigned long long* out, std::size_t size,
+                               const CUmemAllocationProp* prop, unsigned long long flags) {
   Device* device = nullptr;
   if (const CUresult rc = check_prop(prop, &device); rc != CUDA_SUCCESS) return rc;
-  if (out == nullptr || size == 0 || size % kGranuleBytes != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || size == 0 || size % kGranuleBytes != 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   Physical physical;
-  const Status status = Driver::get().kernel().call(Op::kAlloc, device->card, size, 0, &physical.charge);
+  const Status status =
+      Driver::get().kernel().call(Op::kAlloc, device->card, size, 0, &physical.charge);
   if (status != Status::kOk) return error_of(status);
   physical.size = size;
   physical.device = device;
@@ -139,21 +146,22 @@ CU_EXPORT CUresult cuMemRelease(unsigned long long handle) {
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemMap(CUdeviceptr base, std::size_t size, std::size_t offset, unsigned long long handle,
-                            unsigned long long flags) {
+CU_EXPORT CUresult cuMemMap(CUdeviceptr base, std::size_t size, std::size_t offset,
+                            unsigned long long handle, unsigned long long flags) {
   CU_NEED_INIT();
   const std::lock_guard lock(g_mutex);
   const auto found = g_physical.find(handle);
-  if (found == g_physical.end() || size == 0 || size % kGranuleBytes != 0 || offset % kGranuleBytes != 0 ||
-      flags != 0 || offset > found->second.size || size > found->second.size - offset ||
-      !in_reservation(base, size))
+  if (found == g_physical.end() || size == 0 || size % kGranuleBytes != 0 ||
+      offset % kGranuleBytes != 0 || flags != 0 || offset > found->second.size ||
+      size > found->second.size - offset || !in_reservation(base, size))
     return CUDA_ERROR_INVALID_VALUE;
   Block block;
   for (std::uint64_t at = base; at < base + size; at += kGranuleBytes)
     if (Memory::get().find(at, &block)) return CUDA_ERROR_INVALID_VALUE;  // mapped already
   Physical& physical = found->second;
-  void* at = mmap(reinterpret_cast<void*>(base), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-                  g_file, static_cast<off_t>(physical.offset + offset));
+  void* at = mmap(reinterpret_cast<void*>(base), size, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_FIXED | MAP_NORESERVE, g_file,
+                  static_cast<off_t>(physical.offset + offset));
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   madvise(at, size, MADV_DONTFORK);
   ++physical.mappings;
@@ -181,7 +189,8 @@ CU_EXPORT CUresult cuMemUnmap(CUdeviceptr base, std::size_t size) {
   }
   for (const Block& block : blocks) {
     void* at = reinterpret_cast<void*>(block.base);
-    mmap(at, block.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    mmap(at, block.size, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     madvise(at, block.size, MADV_DONTFORK);
     madvise(at, block.size, MADV_NOHUGEPAGE);
     Block gone;
@@ -192,11 +201,14 @@ CU_EXPORT CUresult cuMemUnmap(CUdeviceptr base, std::size_t size) {
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemSetAccess(CUdeviceptr base, std::size_t size, const CUmemAccessDesc* list, std::size_t n) {
+CU_EXPORT CUresult cuMemSetAccess(CUdeviceptr base, std::size_t size, const CUmemAccessDesc* list,
+                                  std::size_t n) {
   CU_NEED_INIT();
-  if (list == nullptr || n == 0 || !Memory::get().covers(base, size)) return CUDA_ERROR_INVALID_VALUE;
+  if (list == nullptr || n == 0 || !Memory::get().covers(base, size))
+    return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < n; ++i)
-    if (list[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && Driver::get().device(list[i].location.id) == nullptr)
+    if (list[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        Driver::get().device(list[i].location.id) == nullptr)
       return CUDA_ERROR_INVALID_DEVICE;
   for (std::uint64_t at = base; at < base + size;) {
     Block block;
@@ -208,15 +220,18 @@ CU_EXPORT CUresult cuMemSetAccess(CUdeviceptr base, std::size_t size, const CUme
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
+CU_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                                  CUdeviceptr address) {
   CU_NEED_INIT();
   Block block;
-  if (flags == nullptr || location == nullptr || !Memory::get().find(address, &block)) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == nullptr || location == nullptr || !Memory::get().find(address, &block))
+    return CUDA_ERROR_INVALID_VALUE;
   *flags = block.kind == BlockKind::kMapped ? block.flags : kReadWrite;
   return CUDA_SUCCESS;
 }
 
-CU_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, unsigned long long handle) {
+CU_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                          unsigned long long handle) {
   CU_NEED_INIT();
   const std::lock_guard lock(g_mutex);
   const auto found = g_physical.find(handle);

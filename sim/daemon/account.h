@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-// The truth account: what each process held and got on each card, written by the simulated kernel side
-// alone. Time is CLOCK_MONOTONIC nanoseconds. Not thread-safe: the kernel's lock covers it.
+// The truth account: what each process held and got on each card, written by the simulated kernel
+// side alone. Time is CLOCK_MONOTONIC nanoseconds. Not thread-safe: the kernel's lock covers it.
 namespace carve::sim {
 
 inline constexpr std::uint64_t kBucketNs = 10'000'000;
@@ -15,7 +15,8 @@ inline constexpr std::uint32_t kBuckets = 13'000;  // 130 s
 /// How much happened in each 10 ms of the last 130 s.
 class History {
  public:
-  /// Spreads `ns` of activity that ended at `end` over the buckets that it covered. ns ≤ one second.
+  /// Spreads `ns` of activity that ended at `end` over the buckets that it covered. ns ≤ one
+  /// second.
   void add(std::uint64_t begin, std::uint64_t end);
   /// Activity in [begin, end), both multiples of kBucketNs; what is older than 130 s reads as 0.
   [[nodiscard]] std::uint64_t sum(std::uint64_t begin, std::uint64_t end) const;

@@ -105,10 +105,9 @@ Status Kernel::allocate(Client& client, std::uint32_t card, std::uint64_t bytes,
     return Status::kNoMemory;
   }
   if (!context) {
-    need = bytes < kSmallLimit
-               ? round_up(account.small_bytes + round_up(bytes, 512), kGranule) -
-                     round_up(account.small_bytes, kGranule)
-               : round_up(bytes, kGranule);
+    need = bytes < kSmallLimit ? round_up(account.small_bytes + round_up(bytes, 512), kGranule) -
+                                     round_up(account.small_bytes, kGranule)
+                               : round_up(bytes, kGranule);
   }
   if (engine.used_bytes + need > capacity) {
     ++account.refused;

@@ -15,7 +15,8 @@
 #include "sim/protocol/messages.h"
 
 // The kernel side of the simulated driver: who is connected, what each holds, what each card plays.
-// One lock (with priority inheritance, as the timeline runs at real-time priority) covers all of it.
+// One lock (with priority inheritance, as the timeline runs at real-time priority) covers all of
+// it.
 namespace carve::sim {
 
 struct Client;
@@ -61,18 +62,18 @@ struct Client {
 
 /// One card's engines.
 struct Engine {
-  std::vector<Stream*> streams;     // open on this card
-  Client* current = nullptr;        // whose context is loaded
-  Stream* running = nullptr;        // on the compute engine
-  Stream* copying = nullptr;        // on the copy engine
+  std::vector<Stream*> streams;  // open on this card
+  Client* current = nullptr;     // whose context is loaded
+  Stream* running = nullptr;     // on the compute engine
+  Stream* copying = nullptr;     // on the copy engine
   bool switching = false;
   std::uint64_t switch_end = 0;
   std::uint64_t slice_end = 0;
-  std::uint64_t used_bytes = 0;     // by processes: granules and contexts
+  std::uint64_t used_bytes = 0;  // by processes: granules and contexts
   std::uint64_t gpu_ns = 0;
   std::uint64_t switch_ns = 0;
   std::uint64_t switches = 0;
-  History busy;                     // compute engine, switches included
+  History busy;  // compute engine, switches included
   History copy_busy;
 };
 

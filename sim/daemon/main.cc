@@ -73,7 +73,8 @@ int read_options(int argc, char** argv, Options* options) {
     } else if (flag == "--dev") {
       options->dev = value;
     } else if (flag == "--ready-fd") {
-      if (value.empty() || value.size() > 6 || value.find_first_not_of("0123456789") != std::string::npos)
+      if (value.empty() || value.size() > 6 ||
+          value.find_first_not_of("0123456789") != std::string::npos)
         return 1 + usage_error("--ready-fd " + value + ": not a descriptor number");
       options->ready_fd = std::stoi(value);
     } else {
@@ -84,12 +85,13 @@ int read_options(int argc, char** argv, Options* options) {
   return 0;
 }
 
-/// Hardware does not wait for the host's scheduler. Where real-time priority is not allowed, the timeline
-/// stays exact (it is played from time stamps) and only its news come later.
+/// Hardware does not wait for the host's scheduler. Where real-time priority is not allowed, the
+/// timeline stays exact (it is played from time stamps) and only its news come later.
 void become_urgent(int priority) {
   sched_param param = {};
   param.sched_priority = priority;
-  if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) != 0) setpriority(PRIO_PROCESS, 0, -20);
+  if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) != 0)
+    setpriority(PRIO_PROCESS, 0, -20);
   prctl(PR_SET_TIMERSLACK, 1UL);
 }
 
@@ -151,7 +153,8 @@ int serve(const Options& options, const Machine& machine) {
   Kernel kernel(machine, monotonic_ns());
   Server server(kernel, options.profile, options.instance, bell, bell_fd);
   if (!server.listen_at(options.socket)) {
-    std::fprintf(stderr, "carve-simd: socket %s: %s\n", options.socket.c_str(), std::strerror(errno));
+    std::fprintf(stderr, "carve-simd: socket %s: %s\n", options.socket.c_str(),
+                 std::strerror(errno));
     return 1;
   }
   const int stop_fd = stop_signals();

@@ -30,10 +30,12 @@ std::uint32_t percent(std::uint64_t part, std::uint64_t whole) {
 }
 
 std::uint32_t sample_percent(const History& history, std::uint64_t k) {
-  return percent(history.sum(sample_edge(k - 1), sample_edge(k)), sample_edge(k) - sample_edge(k - 1));
+  return percent(history.sum(sample_edge(k - 1), sample_edge(k)),
+                 sample_edge(k) - sample_edge(k - 1));
 }
 
-/// A simulated kernel says nothing of its memory traffic: a third of the engine time, as a rule of thumb.
+/// A simulated kernel says nothing of its memory traffic: a third of the engine time, as a rule of
+/// thumb.
 std::uint32_t memory_percent(std::uint32_t gpu_percent) { return gpu_percent / 3; }
 
 template <std::size_t N>
@@ -200,7 +202,8 @@ std::vector<WindowRecord> window_records(const Kernel& kernel, std::uint64_t win
   std::vector<WindowRecord> out;
   for (const auto& account : kernel.accounts()) {
     const std::uint64_t begin = std::max(from, account->started_ns);
-    const std::uint64_t end = account->ended_ns == 0 ? now : std::min(now, account->ended_ns + length);
+    const std::uint64_t end =
+        account->ended_ns == 0 ? now : std::min(now, account->ended_ns + length);
     for (std::uint64_t w = (from + length - 1) / length; (w + 1) * length <= now; ++w) {
       if ((w + 1) * length <= begin || w * length >= end) continue;
       out.push_back({account->pid, account->card, w * length,

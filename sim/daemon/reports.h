@@ -12,7 +12,8 @@ namespace carve::sim {
 CardStatusRecord card_status(const Kernel& kernel, std::uint32_t card, std::uint64_t now);
 std::vector<ProcessRecord> card_processes(const Kernel& kernel, std::uint32_t card);
 
-/// Utilisation as the real library samples it: whole per cents, one value each 1/6 s, at most 20 s back.
+/// Utilisation as the real library samples it: whole per cents, one value each 1/6 s, at most 20 s
+/// back.
 std::vector<SampleRecord> card_samples(const Kernel& kernel, std::uint32_t card,
                                        std::uint64_t since_us, std::uint64_t now);
 std::vector<SampleRecord> process_samples(const Kernel& kernel, std::uint32_t card,

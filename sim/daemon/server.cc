@@ -90,7 +90,10 @@ void watch(int epoll, int fd) {
 }  // namespace
 
 Server::Server(Kernel& kernel, std::string profile, std::string instance, Bell* bell, int bell_fd)
-    : kernel_(kernel), profile_(std::move(profile)), instance_(std::move(instance)), bell_(bell),
+    : kernel_(kernel),
+      profile_(std::move(profile)),
+      instance_(std::move(instance)),
+      bell_(bell),
       bell_fd_(bell_fd) {}
 
 bool Server::listen_at(const std::string& path) {
@@ -172,7 +175,8 @@ void Server::hello(int socket, const Request& request) {
     return answer(socket, Status::kTooMany);
   }
   fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  void* at = mmap(nullptr, sizeof(Channel), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory, 0);
+  void* at =
+      mmap(nullptr, sizeof(Channel), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory, 0);
   if (at == MAP_FAILED) {
     close(memory);
     return answer(socket, Status::kTooMany);
@@ -208,13 +212,26 @@ void Server::dispatch(Client& client, const Request& request) {
   std::uint64_t out = 0;
   Status status = Status::kBadRequest;
   switch (request.op) {
-    case Op::kContextCreate: status = kernel_.allocate(client, request.card, 0, true, &out); break;
-    case Op::kContextDestroy: status = kernel_.release(client, request.a, true); break;
-    case Op::kAlloc: status = kernel_.allocate(client, request.card, request.a, false, &out); break;
-    case Op::kFree: status = kernel_.release(client, request.a, false); break;
-    case Op::kStreamOpen: status = kernel_.open_stream(client, request.card, &out); break;
-    case Op::kStreamClose: status = kernel_.close_stream(client, request.a); break;
-    default: break;
+    case Op::kContextCreate:
+      status = kernel_.allocate(client, request.card, 0, true, &out);
+      break;
+    case Op::kContextDestroy:
+      status = kernel_.release(client, request.a, true);
+      break;
+    case Op::kAlloc:
+      status = kernel_.allocate(client, request.card, request.a, false, &out);
+      break;
+    case Op::kFree:
+      status = kernel_.release(client, request.a, false);
+      break;
+    case Op::kStreamOpen:
+      status = kernel_.open_stream(client, request.card, &out);
+      break;
+    case Op::kStreamClose:
+      status = kernel_.close_stream(client, request.a);
+      break;
+    default:
+      break;
   }
   answer(client.socket, status, out);
 }
@@ -235,14 +252,18 @@ void Server::query(Client& client, const Request& request, std::uint64_t now) {
     case Op::kProcessSamples:
       if (!has_card) return answer(socket, Status::kNoSuchCard);
       return answer_list(socket, process_samples(kernel_, request.card, request.a, now));
-    case Op::kAccount: return answer_list(socket, account_records(kernel_));
-    case Op::kGroups: return answer_list(socket, group_records(kernel_));
-    case Op::kCards: return answer_list(socket, card_records(kernel_));
+    case Op::kAccount:
+      return answer_list(socket, account_records(kernel_));
+    case Op::kGroups:
+      return answer_list(socket, group_records(kernel_));
+    case Op::kCards:
+      return answer_list(socket, card_records(kernel_));
     case Op::kWindows:
       if (request.a < 10 || request.a % 10 != 0 || request.a > 60'000)
         return answer(socket, Status::kBadRequest);
       return answer_list(socket, window_records(kernel_, request.a, request.b, now));
-    default: return answer(socket, Status::kBadRequest);
+    default:
+      return answer(socket, Status::kBadRequest);
   }
 }
 

@@ -6,8 +6,8 @@
 
 #include "sim/daemon/kernel.h"
 
-// The socket in front of the kernel side: one thread, one epoll, one answer per request. What a client
-// sends is never trusted: every number is checked where it is used.
+// The socket in front of the kernel side: one thread, one epoll, one answer per request. What a
+// client sends is never trusted: every number is checked where it is used.
 namespace carve::sim {
 
 class Server {

@@ -9,12 +9,12 @@
 
 // The card's real-time schedule, as discrete events played up to the present.
 //
-// Per card there are two engines. The compute engine is time-sliced round-robin between processes: a
-// slice, then a switch cost during which nothing runs; a kernel that outlives its slice is preempted and
-// goes on in the next one. Within a process kernels run one at a time in submission order, whatever
-// stream they are on (a kernel's duration is declared for the whole card). Alone, there is no switching.
-// The copy engine runs beside it, first come first served. Streams are in order; waits across streams and
-// cards hold because all cards are played on one clock.
+// Per card there are two engines. The compute engine is time-sliced round-robin between processes:
+// a slice, then a switch cost during which nothing runs; a kernel that outlives its slice is
+// preempted and goes on in the next one. Within a process kernels run one at a time in submission
+// order, whatever stream they are on (a kernel's duration is declared for the whole card). Alone,
+// there is no switching. The copy engine runs beside it, first come first served. Streams are in
+// order; waits across streams and cards hold because all cards are played on one clock.
 namespace carve::sim {
 
 class Timeline {
@@ -187,12 +187,14 @@ class Timeline {
       if (e.switching) next = std::min(next, e.switch_end);
       if (e.running != nullptr) {
         next = std::min(next, k_.time_ + e.running->remaining_ns);
-        // Only a contender makes the end of the slice an event; one that arrives later is an event itself.
+        // Only a contender makes the end of the slice an event; one that arrives later is an event
+        // itself.
         if (e.slice_end > k_.time_) next = std::min(next, e.slice_end);
       }
       if (e.copying != nullptr) next = std::min(next, k_.time_ + e.copying->remaining_ns);
       for (const Stream* s : e.streams)
-        if (s->pending() && !arrived(*s)) next = std::min(next, std::min(s->front().submit_ns, now_));
+        if (s->pending() && !arrived(*s))
+          next = std::min(next, std::min(s->front().submit_ns, now_));
     }
     return next;
   }

@@ -2,8 +2,9 @@
 
 #include "sim/daemon/kernel.h"
 
-// When the daemon must look again. Work is played from its time stamps, so looking late never changes who
-// got what; it only tells the waiting client late. Exact for whoever waits, coarse for a long backlog.
+// When the daemon must look again. Work is played from its time stamps, so looking late never
+// changes who got what; it only tells the waiting client late. Exact for whoever waits, coarse for
+// a long backlog.
 namespace carve::sim {
 namespace {
 
@@ -11,7 +12,8 @@ constexpr std::uint64_t kCoarseNs = 150'000;  // how stale a polled completion m
 constexpr std::uint64_t kBlockedNs = 20'000;  // behind something whose end is not ours to know
 constexpr std::uint64_t kLeastNs = 3'000;
 
-/// GPU time between now and the completion of command `target` − 1 of the stream, if it had the card.
+/// GPU time between now and the completion of command `target` − 1 of the stream, if it had the
+/// card.
 std::uint64_t work_before(const Stream& s, std::uint64_t target) {
   std::uint64_t sum = 0;
   for (std::uint64_t n = s.head; n < target && sum < kCoarseNs; ++n)
@@ -25,7 +27,8 @@ bool Kernel::anything_new() const {
   for (std::uint32_t c = 0; c < machine_.count; ++c) {
     for (const Stream* s : engines_[c].streams) {
       if (s->cell->submitted.load() != s->tail) return true;
-      if (s->pending() && s->front().kind == CommandKind::kHost && s->cell->host_done.load() > s->head)
+      if (s->pending() && s->front().kind == CommandKind::kHost &&
+          s->cell->host_done.load() > s->head)
         return true;
     }
   }
@@ -45,7 +48,8 @@ std::uint64_t Kernel::next_wake(std::uint64_t now) const {
       if (s->tail - s->head > kExactBacklog && s->cell->wait_for.load() == kNobodyWaits) continue;
       std::uint64_t work = work_before(*s, target);
       if (s->front().kind == CommandKind::kWait || work == 0) work = std::max(work, kBlockedNs);
-      if (s->front().kind == CommandKind::kCompute && e.current != s->client && e.running != nullptr) {
+      if (s->front().kind == CommandKind::kCompute && e.current != s->client &&
+          e.running != nullptr) {
         const std::uint64_t slice = e.slice_end > now ? e.slice_end - now : 0;
         work += std::min(slice, work_before(*e.running, e.running->tail)) +
                 std::uint64_t{machine_.model->switch_us} * 1000;

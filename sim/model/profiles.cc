@@ -9,6 +9,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1ULL << 20;
 
 // One row per model. A new model is one more row.
+// clang-format off
 constexpr Model kModels[] = {
     {.key = "t4", .name = "Tesla T4 (SIMULATED)", .architecture = "Turing",
      .memory_bytes = 15360 * kMiB, .reserved_bytes = 416 * kMiB, .context_bytes = 105 * kMiB,
@@ -56,6 +57,7 @@ constexpr Model kModels[] = {
      .pci_subsystem_id = 0x18BE10DE, .pcie_generation = 5, .nvlink_links = 18, .nvlink_version = 4,
      .host_copy_gb_per_s = 52, .device_copy_gb_per_s = 2000, .slice_us = 1024, .switch_us = 100},
 };
+// clang-format on
 
 std::string legal_profiles() {
   std::string out = "legal are <model>x<cards> with a model of ";
@@ -66,7 +68,8 @@ std::string legal_profiles() {
   return out + " and 1 to 16 cards, such as h200x2";
 }
 
-// FNV-1a, then a finaliser: not for secrecy, only so that every instance and card has its own names.
+// FNV-1a, then a finaliser: not for secrecy, only so that every instance and card has its own
+// names.
 std::uint64_t mix(std::uint64_t seed, std::string_view text) {
   std::uint64_t h = 0xcbf29ce484222325ULL ^ seed;
   for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
@@ -80,8 +83,8 @@ std::uint64_t mix(std::uint64_t seed, std::string_view text) {
 void fill_card(const Model& model, std::uint32_t index, std::uint32_t count,
                std::string_view instance, CardFacts* card) {
   card->index = index;
-  const std::string text = std::string(instance) + "/" + std::string(model.key) + "/" +
-                           std::to_string(index);
+  const std::string text =
+      std::string(instance) + "/" + std::string(model.key) + "/" + std::to_string(index);
   const std::uint64_t words[2] = {mix(1, text), mix(2, text)};
   std::memcpy(card->uuid_bytes, words, sizeof card->uuid_bytes);
   const std::uint8_t* b = card->uuid_bytes;

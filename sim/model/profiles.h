@@ -5,14 +5,15 @@
 #include <string>
 #include <string_view>
 
-// What a simulated card is: one visible table of models, and the machine that a profile such as "h200x2"
-// names. Static facts only; what a card holds and runs is the daemon's (protocol/messages.h).
+// What a simulated card is: one visible table of models, and the machine that a profile such as
+// "h200x2" names. Static facts only; what a card holds and runs is the daemon's
+// (protocol/messages.h).
 namespace carve::sim {
 
 inline constexpr std::uint32_t kMaxCards = 16;
 
-/// One row of the table. The figures are the vendor's data sheets' and what NVML prints on such a card;
-/// context and reserved bytes are rounded from published nvidia-smi outputs.
+/// One row of the table. The figures are the vendor's data sheets' and what NVML prints on such a
+/// card; context and reserved bytes are rounded from published nvidia-smi outputs.
 struct Model {
   std::string_view key;           // "h200"
   std::string_view name;          // what NVML and cuDeviceGetName say; ends in " (SIMULATED)"
@@ -24,26 +25,26 @@ struct Model {
   std::uint32_t compute_major;
   std::uint32_t compute_minor;
   std::uint32_t cores_per_sm;
-  std::uint32_t sm_clock_mhz;       // boost
+  std::uint32_t sm_clock_mhz;  // boost
   std::uint32_t sm_clock_idle_mhz;
   std::uint32_t memory_clock_mhz;
   std::uint32_t memory_bus_bits;
   std::uint32_t l2_bytes;
-  std::uint32_t shared_per_sm;        // bytes
-  std::uint32_t shared_per_block_max; // bytes, opt-in
+  std::uint32_t shared_per_sm;         // bytes
+  std::uint32_t shared_per_block_max;  // bytes, opt-in
   std::uint32_t threads_per_sm;
   std::uint32_t blocks_per_sm;
   std::uint32_t power_limit_mw;
   std::uint32_t power_idle_mw;
-  std::uint32_t pci_device_id;      // device << 16 | vendor, as NVML prints it
+  std::uint32_t pci_device_id;  // device << 16 | vendor, as NVML prints it
   std::uint32_t pci_subsystem_id;
   std::uint32_t pcie_generation;
-  std::uint32_t nvlink_links;       // per card, all through a switch; 0 = PCIe only
+  std::uint32_t nvlink_links;  // per card, all through a switch; 0 = PCIe only
   std::uint32_t nvlink_version;
   std::uint32_t host_copy_gb_per_s;    // host ↔ device
   std::uint32_t device_copy_gb_per_s;  // within the device
-  std::uint32_t slice_us;           // time slice between processes
-  std::uint32_t switch_us;          // context switch between processes
+  std::uint32_t slice_us;              // time slice between processes
+  std::uint32_t switch_us;             // context switch between processes
 };
 
 /// All models, in the order in which errors name them.
@@ -51,8 +52,8 @@ std::span<const Model> models();
 
 /// One card of a machine.
 struct CardFacts {
-  std::uint32_t index;       // the driver's index, and N of /dev/nvidiaN
-  char uuid[48];             // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", NUL-terminated
+  std::uint32_t index;  // the driver's index, and N of /dev/nvidiaN
+  char uuid[48];        // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", NUL-terminated
   std::uint8_t uuid_bytes[16];
   char serial[16];
   std::uint32_t pci_domain;

@@ -4,18 +4,21 @@
 #include <cstddef>
 #include <cstdint>
 
-// The launch path: memory shared by one client process and the daemon. The client appends commands to a
-// stream's ring and never makes a system call for it unless the daemon sleeps and the stream was empty; the
-// daemon plays them on the card's timeline and publishes how far it came. Asking "is it done" is one load.
+// The launch path: memory shared by one client process and the daemon. The client appends commands
+// to a stream's ring and never makes a system call for it unless the daemon sleeps and the stream
+// was empty; the daemon plays them on the card's timeline and publishes how far it came. Asking "is
+// it done" is one load.
 namespace carve::sim {
 
-inline constexpr std::uint32_t kMaxStreams = 512;      // per client
-inline constexpr std::uint32_t kRingSlots = 1024;      // commands in flight per stream, as on the hardware
+inline constexpr std::uint32_t kMaxStreams = 512;  // per client
+inline constexpr std::uint32_t kRingSlots =
+    1024;  // commands in flight per stream, as on the hardware
 inline constexpr std::uint32_t kMaxTimeSlots = 65536;  // timing events per client
 inline constexpr std::uint32_t kNoTimeSlot = ~0U;
 inline constexpr std::uint64_t kNobodyWaits = ~0ULL;
-/// A stream with at most this many commands in flight has its completions published to the microsecond
-/// without anybody saying that they wait; a longer backlog is looked at on a coarser grid.
+/// A stream with at most this many commands in flight has its completions published to the
+/// microsecond without anybody saying that they wait; a longer backlog is looked at on a coarser
+/// grid.
 inline constexpr std::uint64_t kExactBacklog = 4;
 
 enum class CommandKind : std::uint32_t {
@@ -37,7 +40,8 @@ static_assert(sizeof(Command) == 32);
 
 struct alignas(64) StreamCell {
   // The client writes.
-  std::atomic<std::uint64_t> submitted;  // commands ever appended; command n lies in slot n % kRingSlots
+  std::atomic<std::uint64_t>
+      submitted;  // commands ever appended; command n lies in slot n % kRingSlots
   std::atomic<std::uint64_t> host_done;  // kHost commands below this number are done
   std::atomic<std::uint64_t> wait_for;   // lowest completed count somebody waits for; kNobodyWaits
   std::uint64_t reserved0[5];

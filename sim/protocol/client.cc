@@ -80,7 +80,8 @@ void Connection::abandon() {
 
 bool Connection::peer_alive() const {
   pollfd polled = {fd_, POLLRDHUP, 0};
-  return fd_ >= 0 && (poll(&polled, 1, 0) <= 0 || (polled.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0);
+  return fd_ >= 0 &&
+         (poll(&polled, 1, 0) <= 0 || (polled.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0);
 }
 
 Status Connection::call(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b,

@@ -22,16 +22,16 @@ class Connection {
   ///   errors  kGone: nobody listens there; kWrongAbi: another build's daemon
   Status open(ClientKind kind, const char* path = kSocketPath);
   void close();
-  /// In a child after fork: lets go of the descriptor without taking the lock, which a thread that does
-  /// not exist here may hold.
+  /// In a child after fork: lets go of the descriptor without taking the lock, which a thread that
+  /// does not exist here may hold.
   void abandon();
   /// False when the daemon is gone.
   [[nodiscard]] bool peer_alive() const;
   [[nodiscard]] bool is_open() const { return fd_ >= 0; }
 
   /// One call. `records`, where wanted, receives all payload packets one after the other.
-  Status call(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b, std::uint64_t* out = nullptr,
-              std::vector<unsigned char>* records = nullptr);
+  Status call(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b,
+              std::uint64_t* out = nullptr, std::vector<unsigned char>* records = nullptr);
 
   /// A call whose answer is a list of R; empty on error.
   template <class R>

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The control path: plain data over a SOCK_SEQPACKET unix socket, one request, then one or more reply
-// packets (header, then `count` records; the last one has more == 0). The peer credentials of the
-// connection say who asks. Both simulated libraries and carve-simctl speak it (client.h).
+// The control path: plain data over a SOCK_SEQPACKET unix socket, one request, then one or more
+// reply packets (header, then `count` records; the last one has more == 0). The peer credentials of
+// the connection say who asks. Both simulated libraries and carve-simctl speak it (client.h).
 namespace carve::sim {
 
 inline constexpr char kSocketPath[] = "/run/nvidia-sim/socket";
@@ -14,11 +14,11 @@ inline constexpr std::size_t kMaxPacket = 64U << 10;
 
 enum class Op : std::uint32_t {
   // Any client.
-  kHello = 1,         // a = kProtocolAbi, b = ClientKind → one MachineRecord; kCuda: channel + bell memfds
-  kCardStatus = 2,    // card → one CardStatusRecord
-  kCardProcesses = 3, // card → ProcessRecord per process that holds a context on the card
-  kCardSamples = 4,   // card, a = since_us (CLOCK_REALTIME) → SampleRecord (pid 0), oldest first
-  kProcessSamples = 5,// card, a = since_us → SampleRecord per process and sample period
+  kHello = 1,  // a = kProtocolAbi, b = ClientKind → one MachineRecord; kCuda: channel + bell memfds
+  kCardStatus = 2,     // card → one CardStatusRecord
+  kCardProcesses = 3,  // card → ProcessRecord per process that holds a context on the card
+  kCardSamples = 4,    // card, a = since_us (CLOCK_REALTIME) → SampleRecord (pid 0), oldest first
+  kProcessSamples = 5,  // card, a = since_us → SampleRecord per process and sample period
   // CUDA clients.
   kContextCreate = 16,   // card → a = handle
   kContextDestroy = 17,  // a = handle
@@ -29,9 +29,10 @@ enum class Op : std::uint32_t {
   // The truth account, for tests and demonstrations.
   kAccount = 32,  // → AccountRecord per (process, card), the dead of the last minutes included
   kGroups = 33,   // → GroupRecord per (cgroup, card)
-  kWindows = 34,  // a = window_ms (≥ 10, multiple of 10), b = since_ns (CLOCK_MONOTONIC, 0 = all kept)
-                  // → WindowRecord per (process, card, whole window); windows begin at multiples of their length
-  kCards = 35,    // → CardTruthRecord per card
+  kWindows =
+      34,  // a = window_ms (≥ 10, multiple of 10), b = since_ns (CLOCK_MONOTONIC, 0 = all kept)
+  // → WindowRecord per (process, card, whole window); windows begin at multiples of their length
+  kCards = 35,  // → CardTruthRecord per card
 };
 
 enum class Status : std::int32_t {
@@ -58,9 +59,9 @@ static_assert(sizeof(Request) == 32);
 
 struct Reply {
   Status status;
-  std::uint32_t count;        // records in this packet
-  std::uint32_t record_bytes; // size of each
-  std::uint32_t more;         // not 0: another packet follows
+  std::uint32_t count;         // records in this packet
+  std::uint32_t record_bytes;  // size of each
+  std::uint32_t more;          // not 0: another packet follows
   std::uint64_t a;
   std::uint64_t b;
 };
@@ -78,15 +79,15 @@ struct MachineRecord {
 struct CardStatusRecord {
   std::uint64_t total_bytes;
   std::uint64_t reserved_bytes;
-  std::uint64_t used_bytes;     // by processes: explicit (2 MiB granules) and contexts
-  std::uint64_t now_us;         // CLOCK_REALTIME
-  std::uint32_t gpu_percent;    // of the last finished sample period (1/6 s)
+  std::uint64_t used_bytes;   // by processes: explicit (2 MiB granules) and contexts
+  std::uint64_t now_us;       // CLOCK_REALTIME
+  std::uint32_t gpu_percent;  // of the last finished sample period (1/6 s)
   std::uint32_t memory_percent;
   std::uint32_t copy_percent;
   std::uint32_t contexts;
-  std::uint32_t active;         // not 0: work is on the engine now
+  std::uint32_t active;  // not 0: work is on the engine now
   std::uint32_t reserved;
-  std::uint64_t busy_ns;        // compute engine, since the daemon's start
+  std::uint64_t busy_ns;  // compute engine, since the daemon's start
 };
 
 struct ProcessRecord {
@@ -113,15 +114,15 @@ struct AccountRecord {
   std::uint64_t explicit_high;   // its highest value ever
   std::uint64_t granule_bytes;   // what the card lost to it
   std::uint64_t context_bytes;
-  std::uint64_t gpu_ns;     // compute engine time delivered
-  std::uint64_t copy_ns;    // copy engine time delivered
-  std::uint64_t launches;   // kernels completed
+  std::uint64_t gpu_ns;    // compute engine time delivered
+  std::uint64_t copy_ns;   // copy engine time delivered
+  std::uint64_t launches;  // kernels completed
   std::uint64_t allocations;
-  std::uint64_t refused;    // allocations refused for lack of memory on the card
+  std::uint64_t refused;  // allocations refused for lack of memory on the card
   std::uint64_t started_ns;
-  std::uint64_t ended_ns;   // 0: alive
+  std::uint64_t ended_ns;  // 0: alive
   char name[16];
-  char cgroup[200];         // cgroup v2 path at connect
+  char cgroup[200];  // cgroup v2 path at connect
 };
 
 struct GroupRecord {
@@ -150,8 +151,8 @@ struct CardTruthRecord {
   std::uint64_t explicit_bytes;
   std::uint64_t context_bytes;
   std::uint64_t used_bytes;
-  std::uint64_t gpu_ns;      // delivered to processes
-  std::uint64_t switch_ns;   // lost to context switches
+  std::uint64_t gpu_ns;     // delivered to processes
+  std::uint64_t switch_ns;  // lost to context switches
   std::uint64_t switches;
 };
 

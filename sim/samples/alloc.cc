@@ -7,7 +7,8 @@
 
 #include "sim/samples/cuda_program.h"
 
-// carve-sample-alloc: takes device memory in steps to a target or until the driver says no; one JSON line.
+// carve-sample-alloc: takes device memory in steps to a target or until the driver says no; one
+// JSON line.
 namespace {
 
 constexpr char kUsage[] =
@@ -39,7 +40,8 @@ int read(int argc, char** argv, Options* o) {
     } else if (has && flag == "--card") {
       o->card = static_cast<int>(n);
     } else {
-      std::fprintf(stderr, "carve-sample-alloc: %s: unknown flag or bad value\n%s", flag.c_str(), kUsage);
+      std::fprintf(stderr, "carve-sample-alloc: %s: unknown flag or bad value\n%s", flag.c_str(),
+                   kUsage);
       return 2;
     }
   }
@@ -73,9 +75,11 @@ int main(int argc, char** argv) {
   if (rc != 0 && rc != kOutOfMemory) must(rc, "cuMemAlloc");
   std::size_t free = 0, total = 0;
   must(cu.cuMemGetInfo_v2(&free, &total), "cuMemGetInfo");
-  std::printf("{\"pid\":%d,\"bytes\":%llu,\"allocations\":%llu,\"out_of_memory\":%s,\"free\":%zu,\"total\":%zu}\n",
-              getpid(), static_cast<unsigned long long>(taken), static_cast<unsigned long long>(blocks),
-              rc == kOutOfMemory ? "true" : "false", free, total);
+  std::printf(
+      "{\"pid\":%d,\"bytes\":%llu,\"allocations\":%llu,\"out_of_memory\":%s,\"free\":%zu,\"total\":"
+      "%zu}\n",
+      getpid(), static_cast<unsigned long long>(taken), static_cast<unsigned long long>(blocks),
+      rc == kOutOfMemory ? "true" : "false", free, total);
   std::fflush(stdout);
   if (options.hold > 0) usleep(static_cast<useconds_t>(options.hold * 1e6));
   return rc == kOutOfMemory && options.target != 0 ? 3 : 0;

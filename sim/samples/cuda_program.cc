@@ -16,11 +16,11 @@ Cuda load() {
     std::exit(1);
   }
   Cuda c = {};
-#define CARVE_FIND(name)                                                                  \
-  c.name = reinterpret_cast<decltype(c.name)>(dlsym(library, #name));                     \
-  if (c.name == nullptr) {                                                                \
-    std::fprintf(stderr, "libcuda.so.1 has no %s\n", #name);                              \
-    std::exit(1);                                                                         \
+#define CARVE_FIND(name)                                              \
+  c.name = reinterpret_cast<decltype(c.name)>(dlsym(library, #name)); \
+  if (c.name == nullptr) {                                            \
+    std::fprintf(stderr, "libcuda.so.1 has no %s\n", #name);          \
+    std::exit(1);                                                     \
   }
   CARVE_FIND(cuInit)
   CARVE_FIND(cuDeviceGet)
@@ -68,8 +68,8 @@ void must(int rc, const char* what) {
 std::string spin_name(std::uint64_t us) { return "carve_spin_" + std::to_string(us) + "us"; }
 
 std::string spin_ptx(std::uint64_t us) {
-  return ".version 7.0\n.target sm_70\n.address_size 64\n// carve.duration_us=" + std::to_string(us) +
-         "\n.visible .entry " + spin_name(us) + "()\n{\n  ret;\n}\n";
+  return ".version 7.0\n.target sm_70\n.address_size 64\n// carve.duration_us=" +
+         std::to_string(us) + "\n.visible .entry " + spin_name(us) + "()\n{\n  ret;\n}\n";
 }
 
 bool parse_size(const char* text, std::uint64_t* bytes) {
@@ -91,7 +91,8 @@ bool parse_size(const char* text, std::uint64_t* bytes) {
 std::uint64_t now_ns() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 }  // namespace carve::sample

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-// The driver API as the sample programs use it: libcuda.so.1 opened by name, functions by dlsym. Plain C
-// types; no header of NVIDIA's.
+// The driver API as the sample programs use it: libcuda.so.1 opened by name, functions by dlsym.
+// Plain C types; no header of NVIDIA's.
 namespace carve::sample {
 
 using Device = int;
@@ -30,8 +30,8 @@ struct Cuda {
   int (*cuEventCreate)(void**, unsigned);
   int (*cuEventRecord)(void*, void*);
   int (*cuEventSynchronize)(void*);
-  int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
-                        void**, void**);
+  int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                        void*, void**, void**);
   int (*cuMemAlloc_v2)(DevicePtr*, std::size_t);
   int (*cuMemFree_v2)(DevicePtr);
   int (*cuMemGetInfo_v2)(std::size_t*, std::size_t*);

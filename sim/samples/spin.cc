@@ -7,7 +7,8 @@
 
 #include "sim/samples/cuda_program.h"
 
-// carve-sample-spin: keeps a card busy with kernels of known length, and prints what it did as one JSON line.
+// carve-sample-spin: keeps a card busy with kernels of known length, and prints what it did as one
+// JSON line.
 namespace {
 
 constexpr char kUsage[] =
@@ -76,8 +77,8 @@ struct Run {
 };
 
 void launch_one(const Run& run) {
-  carve::sample::must(carve::sample::cuda().cuLaunchKernel(run.function, 132, 1, 1, 128, 1, 1, 0, run.stream,
-                                                           nullptr, nullptr),
+  carve::sample::must(carve::sample::cuda().cuLaunchKernel(run.function, 132, 1, 1, 128, 1, 1, 0,
+                                                           run.stream, nullptr, nullptr),
                       "cuLaunchKernel");
 }
 
@@ -93,7 +94,8 @@ Run prepare(const Options& o) {
   must(cu.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
   must(cu.cuCtxSetCurrent(context), "cuCtxSetCurrent");
   must(cu.cuModuleLoadData(&module, spin_ptx(o.kernel_us).c_str()), "cuModuleLoadData");
-  must(cu.cuModuleGetFunction(&run.function, module, spin_name(o.kernel_us).c_str()), "cuModuleGetFunction");
+  must(cu.cuModuleGetFunction(&run.function, module, spin_name(o.kernel_us).c_str()),
+       "cuModuleGetFunction");
   must(cu.cuStreamCreate(&run.stream, 1), "cuStreamCreate");
   if (o.memory > 0) {
     DevicePtr memory = 0;
@@ -146,9 +148,10 @@ int main(int argc, char** argv) {
       spin(options, run, begin + static_cast<std::uint64_t>(options.seconds * 1e9));
   const double wall = static_cast<double>(carve::sample::now_ns() - begin) / 1e9;
   const double gpu = static_cast<double>(launched) * static_cast<double>(options.kernel_us) / 1e6;
-  std::printf("{\"pid\":%d,\"kernels\":%llu,\"kernel_us\":%llu,\"seconds\":%.3f,\"gpu_seconds\":%.3f,"
-              "\"share_percent\":%.2f}\n",
-              getpid(), static_cast<unsigned long long>(launched),
-              static_cast<unsigned long long>(options.kernel_us), wall, gpu, 100 * gpu / wall);
+  std::printf(
+      "{\"pid\":%d,\"kernels\":%llu,\"kernel_us\":%llu,\"seconds\":%.3f,\"gpu_seconds\":%.3f,"
+      "\"share_percent\":%.2f}\n",
+      getpid(), static_cast<unsigned long long>(launched),
+      static_cast<unsigned long long>(options.kernel_us), wall, gpu, 100 * gpu / wall);
   return 0;
 }

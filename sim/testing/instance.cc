@@ -25,7 +25,7 @@ struct Node {
   const char* name;
   unsigned major, minor;
 };
-constexpr Node kNodes[] = {{"null", 1, 3},    {"zero", 1, 5}, {"full", 1, 7},    {"random", 1, 8},
+constexpr Node kNodes[] = {{"null", 1, 3},    {"zero", 1, 5}, {"full", 1, 7},   {"random", 1, 8},
                            {"urandom", 1, 9}, {"tty", 5, 0},  {"fuse", 10, 229}};
 struct Symlink {
   const char* name;
@@ -45,7 +45,8 @@ std::string private_dev() {
     return failed("mount a tmpfs for /dev");
   for (const Node& node : kNodes) {
     const std::string path = fresh + "/" + node.name;
-    if (mknod(path.c_str(), S_IFCHR | 0666, makedev(node.major, node.minor)) != 0) return failed("mknod " + path);
+    if (mknod(path.c_str(), S_IFCHR | 0666, makedev(node.major, node.minor)) != 0)
+      return failed("mknod " + path);
     chmod(path.c_str(), 0666);
   }
   for (const Symlink& link : kLinks)
@@ -58,7 +59,8 @@ std::string private_dev() {
     mkdir(to.c_str(), 0755);
     mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr);
   }
-  if (mount(fresh.c_str(), "/dev", nullptr, MS_MOVE, nullptr) != 0) return failed("move the tmpfs to /dev");
+  if (mount(fresh.c_str(), "/dev", nullptr, MS_MOVE, nullptr) != 0)
+    return failed("move the tmpfs to /dev");
   return {};
 }
 
@@ -82,7 +84,8 @@ std::string Instance::start(const std::string& profile, const std::string& daemo
   daemon_binary_ = daemon.empty() ? daemon_path() : daemon;
   mkdir("/run/nvidia-sim", 0755);
   if (unshare(CLONE_NEWNS) != 0) return failed("a private mount namespace (needs root)");
-  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return failed("make mounts private");
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return failed("make mounts private");
   if (std::string error = private_dev(); !error.empty()) return error;
   if (mount("carve-sim", "/run/nvidia-sim", "tmpfs", MS_NOSUID, "mode=755") != 0)
     return failed("mount /run/nvidia-sim");
@@ -106,8 +109,8 @@ std::string Instance::spawn() {
     if (getppid() != parent) _exit(1);
     setpgid(0, 0);  // a terminal's interrupt is for the command, not for its driver
     const std::string fd = std::to_string(ready[1]);
-    execl(daemon_binary_.c_str(), "carve-simd", "--profile", profile_.c_str(), "--ready-fd", fd.c_str(),
-          static_cast<char*>(nullptr));
+    execl(daemon_binary_.c_str(), "carve-simd", "--profile", profile_.c_str(), "--ready-fd",
+          fd.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }
   close(ready[1]);
