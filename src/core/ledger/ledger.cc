@@ -18,15 +18,15 @@ bool part_before(const Slice& a, const Slice& b) {
 
 bool same_part(const Slice& a, const Slice& b) { return a.owner == b.owner && a.part == b.part; }
 
-/// The use that these slices (sorted by owner) add up to.
-CardUse sum_of(const std::vector<Slice>& slices) {
+/// The use that these slices (sorted by owner) of one card add up to.
+CardUse sum_of(const std::vector<Slice>& slices, Bytes card_memory) {
   CardUse use;
   const Slice* const end = slices.data() + slices.size();
   for (const Slice* first = slices.data(); first != end;) {
     const Slice* last = first;
     while (last != end && last->owner == first->owner) ++last;
     const Holding holding = holding_of(first, last);
-    use.memory += holding.memory;
+    use.memory += holding.whole ? card_memory : holding.memory;
     use.compute += holding.compute;
     use.exclusive = use.exclusive || holding.exclusive;
     ++use.owners;
@@ -98,6 +98,7 @@ Holding holding_of(const Slice* begin, const Slice* end) {
       run.compute += slice->guarantee();
     }
     run.exclusive = run.exclusive || slice->exclusive;
+    run.whole = run.whole || slice->whole;
   }
   run.memory = std::max(run.memory, init.memory);
   run.compute = std::max(run.compute, init.compute);
@@ -132,12 +133,14 @@ Result<void> Ledger::put_card(Card card) {
     cards_.insert(at, std::move(state));
     return {};
   }
-  if (known->use.memory > card.memory) {
+  const CardUse use = sum_of(known->slices, card.memory);
+  if (use.memory > card.memory) {
     return fail(Code::kFailedPrecondition,
                 fmt::format("card {}: its new size {} is below the {} that its slices hold",
-                            card.id.str(), to_human(card.memory), to_human(known->use.memory)));
+                            card.id.str(), to_human(card.memory), to_human(use.memory)));
   }
   known->card = std::move(card);
+  known->use = use;
   return {};
 }
 
@@ -186,7 +189,7 @@ Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
       std::erase_if(without.slices,
                     [&](const Slice& s) { return s.owner == *owner && s.part == part; });
       if (without.slices.size() == state.slices.size()) continue;
-      without.use = sum_of(without.slices);
+      without.use = sum_of(without.slices, state.card.memory);
       touched.emplace(state.card.id, std::pair(without, without));
     }
   }
@@ -211,7 +214,7 @@ Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
   }
   std::string misfits;
   for (auto& [id, states] : touched) {
-    states.second.use = sum_of(states.second.slices);
+    states.second.use = sum_of(states.second.slices, states.second.card.memory);
     const std::string why = misfit(states.first, states.second);
     if (!why.empty()) misfits += (misfits.empty() ? "" : "; ") + why;
   }
@@ -227,7 +230,7 @@ Result<void> Ledger::remove(const Owner& owner, const std::string& part) {
         state.slices, [&](const Slice& s) { return s.owner == owner && s.part == part; });
     if (gone == 0) continue;
     found = true;
-    state.use = sum_of(state.slices);
+    state.use = sum_of(state.slices, state.card.memory);
   }
   if (found) return {};
   return fail(Code::kNotFound,
@@ -240,7 +243,7 @@ std::size_t Ledger::remove_owner(const Owner& owner) {
     const auto gone = std::erase_if(state.slices, [&](const Slice& s) { return s.owner == owner; });
     if (gone == 0) continue;
     freed += gone;
-    state.use = sum_of(state.slices);
+    state.use = sum_of(state.slices, state.card.memory);
   }
   return freed;
 }
@@ -275,7 +278,7 @@ std::vector<Slice> Ledger::slices() const {
 
 Result<void> Ledger::audit() const {
   for (const CardState& state : cards_) {
-    const CardUse again = sum_of(state.slices);
+    const CardUse again = sum_of(state.slices, state.card.memory);
     if (!(again == state.use)) {
       return fail(Code::kInternal,
                   fmt::format("card {}: {} and compute {} are booked, its slices hold {} and {}",

@@ -16,6 +16,7 @@ struct Holding {
   Bytes memory;
   CoreShare compute;       // guaranteed
   bool exclusive = false;  // nobody else may hold on this card
+  bool whole = false;      // the card itself, whatever its size
   friend bool operator==(const Holding&, const Holding&) = default;
 };
 
@@ -26,7 +27,8 @@ struct Holding {
 
 /// A card's use at this moment.
 struct CardUse {
-  Bytes memory;            // set aside
+  Bytes
+      memory;  // set aside; all of the card under a whole slice, even after a driver changed its size
   CoreShare compute;       // guaranteed
   bool exclusive = false;  // somebody has the card alone
   std::uint32_t slices = 0;

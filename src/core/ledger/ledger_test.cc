@@ -135,6 +135,21 @@ TEST(Ledger, ACardInUseIsNeitherRemovedNorMadeSmallerThanItsUse) {
   EXPECT_EQ(ledger.find(kA), nullptr);
 }
 
+TEST(Ledger, AWholeCardIsWholeEvenWhenADriverReportsAnotherSizeAfterARestart) {
+  Slice whole = slice("x", "c", kA, 16, 100);
+  whole.whole = whole.exclusive = true;
+  Ledger ledger = two_cards();
+  Card smaller = ledger.find(kA)->card;
+  smaller.memory = Bytes::gib(16) - Bytes::mib(3);
+  ASSERT_TRUE(ledger.put_card(smaller));
+  ASSERT_TRUE(ledger.add({whole}, Ledger::Admission::kRestored));
+  EXPECT_EQ(ledger.find(kA)->use.memory, smaller.memory);
+  smaller.memory = Bytes::gib(15);
+  ASSERT_TRUE(ledger.put_card(smaller));
+  EXPECT_EQ(ledger.find(kA)->use.memory, Bytes::gib(15));
+  EXPECT_TRUE(ledger.audit());
+}
+
 TEST(Ledger, IllegalSlicesAndCardsAreRefused) {
   Ledger ledger = two_cards();
   EXPECT_EQ(ledger.add({slice("x", "c", CardId("GPU-z"), 1, 1)}).error().code, Code::kNotFound);
