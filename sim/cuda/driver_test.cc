@@ -1,0 +1,459 @@
+#include <sys/stat.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "sim/protocol/client.h"
+#include "sim/testing/child.h"
+#include "sim/testing/gtest_instance.h"
+
+// The driver's manners, seen by a program through its real interface; memory held against the
+// daemon's own account.
+namespace carve::sim {
+namespace {
+
+const auto* const kSim = static_cast<InstanceEnvironment*>(
+    ::testing::AddGlobalTestEnvironment(new InstanceEnvironment("h200x2")));
+
+constexpr std::uint64_t kMiB = 1ULL << 20;
+constexpr std::uint64_t kGiB = 1ULL << 30;
+enum : int { kOk = 0, kInvalid = 1, kOutOfMemory = 2, kNotInitialized = 3, kNotReady = 600 };
+
+std::vector<AccountRecord> accounts() {
+  Connection query;
+  std::vector<AccountRecord> out;
+  EXPECT_EQ(query.open(ClientKind::kQuery), Status::kOk);
+  EXPECT_EQ(query.list(Op::kAccount, 0, 0, 0, &out), Status::kOk);
+  return out;
+}
+AccountRecord account(pid_t pid, std::uint32_t card = 0) {
+  for (const AccountRecord& r : accounts())
+    if (r.pid == pid && r.card == card) return r;
+  return {};
+}
+std::uint64_t used(std::uint32_t card) {
+  Connection query;
+  std::vector<CardTruthRecord> out;
+  EXPECT_EQ(query.open(ClientKind::kQuery), Status::kOk);
+  EXPECT_EQ(query.list(Op::kCards, 0, 0, 0, &out), Status::kOk);
+  return out.at(card).used_bytes;
+}
+std::uint64_t mine() { return account(getpid()).explicit_bytes; }
+void* const kNone = nullptr;
+
+TEST(Driver, NothingWorksBeforeInit) {
+  in_child([] {
+    int count = 0;
+    EXPECT_EQ(cu("cuDeviceGetCount", &count), kNotInitialized);
+    EXPECT_EQ(cu("cuInit", 1U), kInvalid);
+    EXPECT_EQ(cu("cuInit", 0U), kOk);
+    EXPECT_EQ(cu("cuDeviceGetCount", &count), kOk);
+    EXPECT_EQ(count, 2);
+    Ptr p = 0;
+    EXPECT_EQ(cu("cuMemAlloc_v2", &p, kMiB), 201);  // no context yet
+  });
+}
+
+TEST(Driver, VisibleDevicesAndHiddenNodes) {
+  in_child([] {
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    int count = 0;
+    char bus[32];
+    ASSERT_EQ(cu("cuInit", 0U), kOk);
+    EXPECT_EQ(cu("cuDeviceGetCount", &count), kOk);
+    EXPECT_EQ(count, 1);
+    EXPECT_EQ(cu("cuDeviceGetPCIBusId", bus, 32, 0), kOk);
+    EXPECT_STREQ(bus, "0000:9a:00.0");
+  });
+  in_child([] {
+    setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+    EXPECT_EQ(cu("cuInit", 0U), 100);
+  });
+  in_child([] {  // a card whose node cannot be opened is not there
+    unlink("/dev/nvidia0");
+    ASSERT_EQ(cu("cuInit", 0U), kOk);
+    int count = 0;
+    EXPECT_EQ(cu("cuDeviceGetCount", &count), kOk);
+    EXPECT_EQ(count, 1);
+    mknod("/dev/nvidia0", S_IFCHR | 0666, 0x103);
+  });
+}
+
+TEST(Driver, MemoryIsChargedExactlyAndRealButSparse) {
+  in_child([] {
+    use_card();
+    Ptr p = 0;
+    ASSERT_EQ(cu("cuMemAlloc_v2", &p, 100 * kGiB), kOk);  // more than this host has
+    EXPECT_EQ(mine(), 100 * kGiB);
+    std::uint32_t in = 0xfeedbeef, out = 0;
+    ASSERT_EQ(cu("cuMemcpyHtoD_v2", p + 77 * kGiB, &in, std::uint64_t{4}), kOk);
+    ASSERT_EQ(cu("cuMemcpyDtoH_v2", &out, p + 77 * kGiB, std::uint64_t{4}), kOk);
+    EXPECT_EQ(out, in);
+    EXPECT_EQ(cu("cuMemcpyHtoD_v2", p + 100 * kGiB - 2, &in, std::uint64_t{4}), kInvalid);
+    EXPECT_EQ(cu("cuMemsetD8_v2", p, static_cast<unsigned char>(0), 100 * kGiB), kOk);
+    ASSERT_EQ(cu("cuMemcpyDtoH_v2", &out, p + 77 * kGiB, std::uint64_t{4}), kOk);
+    EXPECT_EQ(out, 0U);
+    Ptr q = 0;
+    EXPECT_EQ(cu("cuMemAlloc_v2", &q, 100 * kGiB), kOutOfMemory);
+    EXPECT_EQ(cu("cuMemFree_v2", p), kOk);
+    EXPECT_EQ(cu("cuMemFree_v2", p), kInvalid);
+    EXPECT_EQ(mine(), 0U);
+  });
+}
+
+TEST(Driver, PitchedCopiesMoveRealBytes) {
+  in_child([] {
+    use_card();
+    Ptr p = 0;
+    std::size_t pitch = 0;
+    ASSERT_EQ(cu("cuMemAllocPitch_v2", &p, &pitch, std::uint64_t{100}, std::uint64_t{7}, 4U), kOk);
+    EXPECT_EQ(pitch, 512U);
+    EXPECT_EQ(mine(), 7U * 512U);
+    unsigned char in[700], out[700] = {};
+    for (int i = 0; i < 700; ++i) in[i] = static_cast<unsigned char>(i * 7);
+    struct {
+      std::size_t sx, sy;
+      unsigned st;
+      const void* sh;
+      Ptr sd;
+      void* sa;
+      std::size_t sp, dx, dy;
+      unsigned dt;
+      void* dh;
+      Ptr dd;
+      void* da;
+      std::size_t dp, w, h;
+    } copy = {0, 0, 1, in, 0, nullptr, 100, 0, 0, 2, nullptr, p, nullptr, pitch, 100, 7};
+    ASSERT_EQ(cu("cuMemcpy2D_v2", &copy), kOk);
+    copy = {0, 0, 2, nullptr, p, nullptr, pitch, 0, 0, 1, out, 0, nullptr, 100, 100, 7};
+    ASSERT_EQ(cu("cuMemcpy2DAsync_v2", &copy, kNone), kOk);
+    ASSERT_EQ(cu("cuCtxSynchronize"), kOk);
+    EXPECT_EQ(std::memcmp(in, out, 700), 0);
+  });
+}
+
+TEST(Driver, SampleKernelsCompute) {
+  in_child([] {
+    use_card();
+    void* add =
+        kernel("carve_vector_add", ".param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n");
+    constexpr int n = 1000;
+    std::vector<float> a(n), b(n), c(n);
+    for (int i = 0; i < n; ++i) {
+      a[static_cast<std::size_t>(i)] = static_cast<float>(i);
+      b[static_cast<std::size_t>(i)] = 0.5F;
+    }
+    Ptr d[3];
+    for (Ptr& p : d) ASSERT_EQ(cu("cuMemAlloc_v2", &p, std::uint64_t{4 * n}), kOk);
+    ASSERT_EQ(cu("cuMemcpyHtoD_v2", d[0], a.data(), std::uint64_t{4 * n}), kOk);
+    ASSERT_EQ(cu("cuMemcpyHtoD_v2", d[1], b.data(), std::uint64_t{4 * n}), kOk);
+    int count = n;
+    void* arguments[] = {&d[0], &d[1], &d[2], &count};
+    ASSERT_EQ(launch(add, nullptr, arguments, 4), kOk);
+    ASSERT_EQ(cu("cuMemcpyDtoH_v2", c.data(), d[2], std::uint64_t{4 * n}), kOk);
+    EXPECT_EQ(c[999], 999.5F);
+  });
+}
+
+TEST(Driver, EventsTellGpuTimeAndQueriesTellTheTruth) {
+  in_child([] {
+    use_card();
+    void* spin = kernel("carve_spin_2ms");
+    void *stream = nullptr, *begin = nullptr, *end = nullptr;
+    ASSERT_EQ(cu("cuStreamCreate", &stream, 1U), kOk);
+    ASSERT_EQ(cu("cuEventCreate", &begin, 0U), kOk);
+    ASSERT_EQ(cu("cuEventCreate", &end, 0U), kOk);
+    EXPECT_EQ(cu("cuEventQuery", end), kOk);  // never recorded: complete
+    ASSERT_EQ(cu("cuEventRecord", begin, stream), kOk);
+    for (int i = 0; i < 10; ++i) ASSERT_EQ(launch(spin, stream), kOk);
+    ASSERT_EQ(cu("cuEventRecord", end, stream), kOk);
+    EXPECT_EQ(cu("cuEventQuery", end), kNotReady);
+    EXPECT_EQ(cu("cuStreamQuery", stream), kNotReady);
+    float ms = 0;
+    EXPECT_EQ(cu("cuEventElapsedTime", &ms, begin, end), kNotReady);
+    ASSERT_EQ(cu("cuEventSynchronize", end), kOk);
+    EXPECT_EQ(cu("cuEventQuery", end), kOk);
+    ASSERT_EQ(cu("cuEventElapsedTime", &ms, begin, end), kOk);
+    EXPECT_NEAR(ms, 20.0F, 0.2F);
+    EXPECT_EQ(account(getpid()).launches, 10U);
+    EXPECT_EQ(account(getpid()).gpu_ns, 20'000'000U);
+  });
+}
+
+TEST(Driver, LegacyStreamJoinsBlockingStreamsAndNotTheOthers) {
+  in_child([] {
+    use_card();
+    void* spin = kernel("carve_spin_20ms");
+    void *blocking = nullptr, *free = nullptr, *event = nullptr;
+    ASSERT_EQ(cu("cuStreamCreate", &blocking, 0U), kOk);
+    ASSERT_EQ(cu("cuStreamCreate", &free, 1U), kOk);
+    ASSERT_EQ(cu("cuEventCreate", &event, 0U), kOk);
+    ASSERT_EQ(launch(spin, blocking), kOk);
+    ASSERT_EQ(cu("cuEventRecord", event, free), kOk);
+    ASSERT_EQ(cu("cuEventSynchronize", event), kOk);
+    EXPECT_EQ(cu("cuStreamQuery", blocking), kNotReady);  // the free stream did not wait
+    ASSERT_EQ(cu("cuEventRecord", event, kNone), kOk);
+    ASSERT_EQ(cu("cuEventSynchronize", event), kOk);
+    EXPECT_EQ(cu("cuStreamQuery", blocking), kOk);  // the default stream did
+  });
+}
+
+TEST(Driver, HostFunctionsKeepTheirPlaceAndBytesFollowThem) {
+  in_child([] {
+    use_card();
+    void* spin = kernel("carve_spin_5ms");
+    void* stream = nullptr;
+    Ptr p = 0;
+    ASSERT_EQ(cu("cuStreamCreate", &stream, 1U), kOk);
+    ASSERT_EQ(cu("cuMemAlloc_v2", &p, kMiB), kOk);
+    static std::uint32_t source = 1;
+    static void* asked = stream;
+    std::uint32_t back = 0;
+    ASSERT_EQ(launch(spin, stream), kOk);
+    ASSERT_EQ(cu(
+                  "cuLaunchHostFunc", stream,
+                  +[](void* data) { *static_cast<std::uint32_t*>(data) = 42; }, &source),
+              kOk);
+    EXPECT_EQ(source, 1U);  // the kernel still runs
+    ASSERT_EQ(cu("cuMemcpyHtoDAsync_v2", p, &source, std::uint64_t{4}, stream), kOk);
+    ASSERT_EQ(cu("cuMemcpyDtoHAsync_v2", &back, p, std::uint64_t{4}, stream), kOk);
+    ASSERT_EQ(cu("cuStreamSynchronize", asked), kOk);
+    EXPECT_EQ(back, 42U);
+  });
+}
+
+TEST(Driver, AChildOfAnInitialisedProcessMustNotUseIt) {
+  in_child([] {
+    use_card();
+    Ptr p = 0;
+    ASSERT_EQ(cu("cuMemAlloc_v2", &p, 8 * kMiB), kOk);
+    const pid_t child = fork();
+    if (child == 0) {
+      Ptr q = 0;
+      const bool refused = cu("cuMemAlloc_v2", &q, kMiB) == kNotInitialized &&
+                           cu("cuInit", 0U) == kNotInitialized &&
+                           cu("cuMemFree_v2", p) == kNotInitialized;
+      _exit(refused ? 0 : 1);
+    }
+    EXPECT_EQ(wait_child(child), 0);
+    EXPECT_EQ(mine(), 8 * kMiB);  // the child's death took nothing away
+    EXPECT_EQ(cu("cuMemFree_v2", p), kOk);
+  });
+}
+
+TEST(Driver, AKilledProcessGivesBackEverythingBeforeTheNextQuestion) {
+  for (int i = 0; i < 20; ++i) {
+    int ready[2];
+    ASSERT_EQ(pipe(ready), 0);
+    const pid_t child = start_child([&] {
+      use_card(1);
+      Ptr p = 0;
+      void* spin = kernel("carve_spin_100ms");
+      ASSERT_EQ(cu("cuMemAlloc_v2", &p, 130 * kGiB), kOk);
+      for (int n = 0; n < 20; ++n) ASSERT_EQ(launch(spin, nullptr), kOk);
+      ASSERT_EQ(write(ready[1], "x", 1), 1);
+      pause();
+    });
+    char byte = 0;
+    ASSERT_EQ(read(ready[0], &byte, 1), 1);
+    EXPECT_GE(used(1), 130 * kGiB);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    EXPECT_EQ(used(1), 0U);
+    const AccountRecord r = account(child, 1);
+    EXPECT_EQ(r.alive, 0U);
+    EXPECT_EQ(r.explicit_bytes, 0U);
+    EXPECT_EQ(r.explicit_high, 130 * kGiB);
+    close(ready[0]);
+    close(ready[1]);
+  }
+}
+
+TEST(Driver, PoolsKeepWhatTheyAreToldToKeep) {
+  in_child([] {
+    use_card();
+    void* pool = nullptr;
+    void* stream = nullptr;
+    ASSERT_EQ(cu("cuDeviceGetDefaultMemPool", &pool, 0), kOk);
+    ASSERT_EQ(cu("cuStreamCreate", &stream, 1U), kOk);
+    Ptr p = 0, q = 0;
+    ASSERT_EQ(cu("cuMemAllocAsync", &p, 64 * kMiB, stream), kOk);
+    EXPECT_EQ(mine(), 64 * kMiB);
+    ASSERT_EQ(cu("cuMemFreeAsync", p, stream), kOk);
+    EXPECT_EQ(mine(), 0U);
+    std::uint64_t keep = ~0ULL, value = 0;
+    ASSERT_EQ(cu("cuMemPoolSetAttribute", pool, 4, static_cast<void*>(&keep)), kOk);
+    ASSERT_EQ(cu("cuMemAllocAsync", &p, 64 * kMiB, stream), kOk);
+    ASSERT_EQ(cu("cuMemFreeAsync", p, stream), kOk);
+    EXPECT_EQ(mine(), 64 * kMiB);  // cached, and still the process's
+    ASSERT_EQ(cu("cuMemPoolGetAttribute", pool, 5, static_cast<void*>(&value)), kOk);
+    EXPECT_EQ(value, 64 * kMiB);
+    ASSERT_EQ(cu("cuMemAllocAsync", &q, 64 * kMiB, stream), kOk);
+    EXPECT_EQ(q, p);
+    ASSERT_EQ(cu("cuMemFree_v2", q), kOk);  // the plain free serves too
+    ASSERT_EQ(cu("cuMemPoolTrimTo", pool, std::uint64_t{0}), kOk);
+    EXPECT_EQ(mine(), 0U);
+  });
+}
+
+TEST(Driver, VirtualMemoryMapsTheSameBytesTwice) {
+  in_child([] {
+    use_card();
+    struct {
+      int type, handles, location, id;
+      void* meta;
+      unsigned char rest[8];
+    } prop = {1, 0, 1, 0, nullptr, {}};
+    struct {
+      int location, id, flags;
+    } access = {1, 0, 3};
+    unsigned long long handle = 0;
+    Ptr va = 0;
+    ASSERT_EQ(cu("cuMemAddressReserve", &va, 8 * kMiB, std::uint64_t{0}, Ptr{0}, 0ULL), kOk);
+    EXPECT_EQ(mine(), 0U);
+    ASSERT_EQ(cu("cuMemCreate", &handle, 4 * kMiB, &prop, 0ULL), kOk);
+    EXPECT_EQ(mine(), 4 * kMiB);
+    ASSERT_EQ(cu("cuMemMap", va, 4 * kMiB, std::uint64_t{0}, handle, 0ULL), kOk);
+    ASSERT_EQ(cu("cuMemMap", va + 4 * kMiB, 4 * kMiB, std::uint64_t{0}, handle, 0ULL), kOk);
+    EXPECT_EQ(cu("cuMemMap", va, 4 * kMiB, std::uint64_t{0}, handle, 0ULL), kInvalid);
+    ASSERT_EQ(cu("cuMemSetAccess", va, 8 * kMiB, &access, std::uint64_t{1}), kOk);
+    std::uint32_t in = 123, out = 0;
+    ASSERT_EQ(cu("cuMemcpyHtoD_v2", va + 16, &in, std::uint64_t{4}), kOk);
+    ASSERT_EQ(cu("cuMemcpyDtoH_v2", &out, va + 4 * kMiB + 16, std::uint64_t{4}), kOk);
+    EXPECT_EQ(out, 123U);
+    ASSERT_EQ(cu("cuMemRelease", handle), kOk);
+    EXPECT_EQ(mine(), 4 * kMiB);  // still mapped
+    EXPECT_EQ(cu("cuMemAddressFree", va, 8 * kMiB), kInvalid);
+    ASSERT_EQ(cu("cuMemUnmap", va, 8 * kMiB), kOk);
+    EXPECT_EQ(mine(), 0U);
+    EXPECT_EQ(cu("cuMemcpyHtoD_v2", va, &in, std::uint64_t{4}), kInvalid);
+    ASSERT_EQ(cu("cuMemAddressFree", va, 8 * kMiB), kOk);
+  });
+}
+
+TEST(Driver, CapturedForkAndJoinBecomesAGraphThatTakesTheSumOfItsTime) {
+  in_child([] {
+    use_card();
+    void* spin = kernel("carve_spin_1ms");
+    void *a = nullptr, *b = nullptr, *fork_event = nullptr, *join = nullptr, *graph = nullptr,
+         *exec = nullptr;
+    ASSERT_EQ(cu("cuStreamCreate", &a, 1U), kOk);
+    ASSERT_EQ(cu("cuStreamCreate", &b, 1U), kOk);
+    ASSERT_EQ(cu("cuEventCreate", &fork_event, 2U), kOk);
+    ASSERT_EQ(cu("cuEventCreate", &join, 2U), kOk);
+    ASSERT_EQ(cu("cuStreamBeginCapture_v2", a, 0), kOk);
+    ASSERT_EQ(launch(spin, a), kOk);
+    ASSERT_EQ(cu("cuEventRecord", fork_event, a), kOk);
+    ASSERT_EQ(cu("cuStreamWaitEvent", b, fork_event, 0U), kOk);
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(launch(spin, b), kOk);
+    ASSERT_EQ(launch(spin, a), kOk);
+    ASSERT_EQ(cu("cuEventRecord", join, b), kOk);
+    ASSERT_EQ(cu("cuStreamWaitEvent", a, join, 0U), kOk);
+    ASSERT_EQ(cu("cuStreamEndCapture", a, &graph), kOk);
+    std::size_t nodes = 0, edges = 0;
+    ASSERT_EQ(cu("cuGraphGetNodes", graph, static_cast<void**>(nullptr), &nodes), kOk);
+    EXPECT_EQ(nodes, 5U);
+    ASSERT_EQ(cu("cuGraphGetEdges", graph, static_cast<void**>(nullptr),
+                 static_cast<void**>(nullptr), &edges),
+              kOk);
+    EXPECT_EQ(edges, 4U);
+    EXPECT_EQ(account(getpid()).launches, 0U);  // captured, not run
+    ASSERT_EQ(cu("cuGraphInstantiateWithFlags", &exec, graph, 0ULL), kOk);
+    ASSERT_EQ(cu("cuGraphDestroy", graph), kOk);
+    for (int i = 0; i < 4; ++i) ASSERT_EQ(cu("cuGraphLaunch", exec, a), kOk);
+    ASSERT_EQ(cu("cuStreamSynchronize", a), kOk);
+    EXPECT_EQ(account(getpid()).launches, 20U);
+    EXPECT_EQ(account(getpid()).gpu_ns, 20'000'000U);
+    ASSERT_EQ(cu("cuStreamBeginCapture_v2", a, 0), kOk);
+    EXPECT_EQ(cu("cuStreamSynchronize", a), 900);
+    EXPECT_EQ(cu("cuStreamEndCapture", a, &graph), 901);
+    EXPECT_EQ(graph, nullptr);
+  });
+}
+
+TEST(Driver, GraphMemoryIsChargedAtTheFirstLaunchAndTrimmed) {
+  in_child([] {
+    use_card();
+    void *s = nullptr, *graph = nullptr, *exec = nullptr;
+    Ptr p = 0;
+    ASSERT_EQ(cu("cuStreamCreate", &s, 1U), kOk);
+    ASSERT_EQ(cu("cuStreamBeginCapture_v2", s, 0), kOk);
+    ASSERT_EQ(cu("cuMemAllocAsync", &p, 32 * kMiB, s), kOk);
+    ASSERT_EQ(cu("cuMemFreeAsync", p, s), kOk);
+    ASSERT_EQ(cu("cuStreamEndCapture", s, &graph), kOk);
+    ASSERT_EQ(cu("cuGraphInstantiateWithFlags", &exec, graph, 0ULL), kOk);
+    EXPECT_EQ(mine(), 0U);
+    ASSERT_EQ(cu("cuGraphLaunch", exec, s), kOk);
+    ASSERT_EQ(cu("cuGraphLaunch", exec, s), kOk);
+    EXPECT_EQ(mine(), 32 * kMiB);
+    std::uint64_t reserved = 0;
+    ASSERT_EQ(cu("cuDeviceGetGraphMemAttribute", 0, 2, static_cast<void*>(&reserved)), kOk);
+    EXPECT_EQ(reserved, 32 * kMiB);
+    ASSERT_EQ(cu("cuDeviceGraphMemTrim", 0), kOk);
+    EXPECT_EQ(mine(), 0U);
+    ASSERT_EQ(cu("cuGraphExecDestroy", exec), kOk);
+    ASSERT_EQ(cu("cuGraphDestroy", graph), kOk);
+  });
+}
+
+TEST(Driver, ContextsAreChargedAndTakeTheirMemoryWithThem) {
+  in_child([] {
+    use_card();
+    const std::uint64_t one = account(getpid()).context_bytes;
+    EXPECT_GT(one, 400 * kMiB);
+    void* context = nullptr;
+    Ptr p = 0;
+    ASSERT_EQ(cu("cuCtxCreate_v2", &context, 0U, 0), kOk);
+    EXPECT_EQ(account(getpid()).context_bytes, 2 * one);
+    ASSERT_EQ(cu("cuMemAlloc_v2", &p, kGiB), kOk);
+    ASSERT_EQ(cu("cuCtxDestroy_v2", context), kOk);
+    EXPECT_EQ(account(getpid()).context_bytes, one);
+    EXPECT_EQ(mine(), 0U);
+    EXPECT_EQ(cu("cuCtxSetCurrent", context), 201);
+  });
+}
+
+TEST(Driver, AFullQueueBlocksTheLaunchAndLosesNothing) {
+  in_child([] {
+    use_card();
+    void* spin = kernel("carve_spin_10us");
+    void* stream = nullptr;
+    ASSERT_EQ(cu("cuStreamCreate", &stream, 1U), kOk);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 2500; ++i) launch(spin, stream);
+      });
+    for (std::thread& t : threads) t.join();
+    ASSERT_EQ(cu("cuStreamSynchronize", stream), kOk);
+    EXPECT_EQ(account(getpid()).launches, 10000U);
+    EXPECT_EQ(account(getpid()).gpu_ns, 100'000'000U);
+  });
+}
+
+TEST(Driver, TheRuntimesPrivateTablesAreRefused) {
+  in_child([] {
+    const void* table = nullptr;
+    const char id[16] = {1};
+    EXPECT_EQ(cu("cuGetExportTable", &table, static_cast<const void*>(id)), kInvalid);
+  });
+}
+
+TEST(Driver, ALostDaemonIsAnErrorNotAHang) {
+  const pid_t child = start_child([] {
+    use_card();
+    void* spin = kernel("carve_spin_999999ms");
+    ASSERT_EQ(launch(spin, nullptr), kOk);
+    EXPECT_EQ(cu("cuCtxSynchronize"), 999);
+    Ptr p = 0;
+    EXPECT_EQ(cu("cuMemAlloc_v2", &p, kMiB), 999);
+  });
+  while (account(child).contexts == 0) std::this_thread::yield();
+  const_cast<InstanceEnvironment*>(kSim)->instance().restart();
+  EXPECT_EQ(wait_child(child), 0);
+}
+
+}  // namespace
+}  // namespace carve::sim
