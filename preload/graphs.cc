@@ -39,7 +39,7 @@ Demand demand_of(CUgraph graph, int depth) {
     if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
       CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
       sum.known = driver.cuGraphMemAllocNodeGetParams(nodes[i], &parameters) == CUDA_SUCCESS;
-      sum.bytes += round_up(parameters.bytesize, kGranule);
+      sum.bytes += round_up(parameters.bytesize, 512);
     } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
       CUgraph child = nullptr;
       if (driver.cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS) {

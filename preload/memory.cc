@@ -10,7 +10,36 @@ namespace {
 
 lease::MemoryAccount account_of(const Card& card) { return {*card.grant, *card.account, *card.slot}; }
 
-bool announce(Card& card, std::uint64_t bytes) { return account_of(card).reserve(bytes); }
+constexpr std::uint32_t kCareful = 256;  // requests
+constexpr int kAttempts = 4;
+
+/// For some time after a refusal this looks before it announces: an announcement that is withdrawn again, and a
+/// process may be preempted in between, keeps others from what is free. Who saw room and lost a race looks again.
+bool announce(Card& card, std::uint64_t bytes) {
+  std::uint32_t& careful = memory.careful[index_of(card)];
+  lease::MemoryAccount account = account_of(card);
+  if (__builtin_expect(__atomic_load_n(&careful, __ATOMIC_RELAXED) == 0, 1)) {
+    if (account.reserve(bytes)) {
+      return true;
+    }
+    __atomic_store_n(&careful, kCareful, __ATOMIC_RELAXED);
+  }
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::uint64_t used = account.used();
+    const std::uint64_t limit = account.limit();
+    if (used >= limit || bytes > limit - used) {
+      __atomic_store_n(&careful, kCareful, __ATOMIC_RELAXED);
+      return false;
+    }
+    if (account.reserve(bytes)) {
+      const std::uint32_t left = __atomic_load_n(&careful, __ATOMIC_RELAXED);
+      __atomic_store_n(&careful, left == 0 ? 0 : left - 1, __ATOMIC_RELAXED);
+      return true;
+    }
+    relax();
+  }
+  return false;
+}
 
 }  // namespace
 

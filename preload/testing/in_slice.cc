@@ -1,4 +1,4 @@
-// carve-in-slice DRIVER CUDA_LIBRARY NVML_LIBRARY [UUID MEMORY CORES] -- command…: runs the command where the
+// carve-in-slice DRIVER_FOLDER CUDA_LIBRARY NVML_LIBRARY [UUID MEMORY CORES] -- command…: runs the command where the
 // libraries stand under the driver's names, in a slice whose grants stand still ("-" for none of a kind). For
 // tests and for looking at the library by hand; `carve run` is the real thing.
 #include <sys/wait.h>
@@ -24,10 +24,10 @@ int main(int argc, char** argv) {
     ++command;
   }
   if (command < 3 || command + 1 >= words.size()) {
-    std::fprintf(stderr, "usage: %s DRIVER CUDA_LIBRARY NVML_LIBRARY [UUID MEMORY CORES] -- command…\n", argv[0]);
+    std::fprintf(stderr, "usage: %s DRIVER_FOLDER CUDA_LIBRARY NVML_LIBRARY [UUID MEMORY CORES] -- command…\n", argv[0]);
     return 2;
   }
-  const std::string problem = enter_sandbox({words[1], words[2], words[0], words[0]});
+  const std::string problem = enter_sandbox({words[1], words[2], words[0] + "/libcuda.so.1", words[0] + "/libnvidia-ml.so.1"});
   if (!problem.empty()) {
     std::fprintf(stderr, "%s\n", problem.c_str());
     return 2;
@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
     card.compute_limit = static_cast<std::uint32_t>(std::atoi(words[5].c_str()));
     slice = std::make_unique<SliceServer>("/run/carve/slices/test", std::vector<CardSpec>{card});
   }
+  unsetenv("LD_LIBRARY_PATH");  // it would lead past the usual names
   const pid_t pid = fork();
   if (pid == 0) {
     execvp(argv[command + 2], argv + command + 2);

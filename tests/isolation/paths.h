@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "preload/driver_abi.h"
+
+namespace carve::isolation {
+
+/// One way in which a program gets device memory and gives it back. `take` leaves in `held` what `drop` needs.
+struct Held {
+  std::uint64_t a, b, c;
+};
+struct Path {
+  const char* name;
+  CUresult (*take)(std::uint64_t bytes, Held* held);
+  CUresult (*drop)(Held held);
+};
+
+/// All that the simulated driver has.
+std::span<const Path> paths();
+
+}  // namespace carve::isolation

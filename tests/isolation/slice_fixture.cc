@@ -1,0 +1,139 @@
+#include "tests/isolation/slice_fixture.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "preload/testing/sandbox.h"
+#include "sim/testing/instance.h"
+
+namespace carve::isolation {
+
+namespace {
+
+nlohmann::json simctl(const std::string& what) {
+  const std::string command = sim::Instance::simctl_path() + " " + what;
+  std::string text;
+  FILE* pipe = popen(command.c_str(), "re");
+  if (pipe == nullptr) {
+    return {};
+  }
+  char part[4096];
+  for (std::size_t got = 0; (got = fread(part, 1, sizeof part, pipe)) > 0;) {
+    text.append(part, got);
+  }
+  pclose(pipe);
+  return nlohmann::json::parse(text, nullptr, false);
+}
+
+/// Starts the driver and moves into the sandbox, once; "" or what failed.
+std::string set_up() {
+  static sim::Instance instance;
+  const std::string problem = instance.start(kProfile);
+  if (!problem.empty()) {
+    return problem;
+  }
+  const std::string folder = sim::Instance::library_folder();
+  return preload::testing::enter_sandbox(
+      {CARVE_LIBRARY, CARVE_NVML_LIBRARY, folder + "/libcuda.so.1", folder + "/libnvidia-ml.so.1"});
+}
+
+}  // namespace
+
+std::string card_uuid() { return simctl("cards")["cards"][0]["uuid"].get<std::string>(); }
+
+Truth truth_of_group(const std::string& group) {
+  Truth truth;
+  const nlohmann::json account = simctl("groups");
+  for (const nlohmann::json& row : account["groups"]) {
+    if (!group.empty() && row["cgroup"].get<std::string>() != group) {
+      continue;
+    }
+    truth.explicit_bytes += row["explicit_bytes"].get<std::uint64_t>();
+    truth.explicit_high += row["explicit_high_bytes"].get<std::uint64_t>();
+    truth.context_bytes += row["context_bytes"].get<std::uint64_t>();
+    truth.alive += row["processes"].get<int>();
+  }
+  return truth;
+}
+
+Truth truth_of_process(pid_t pid) {
+  Truth truth;
+  const nlohmann::json account = simctl("account");
+  for (const nlohmann::json& row : account["processes"]) {
+    if (row["pid"].get<pid_t>() == pid) {
+      truth.explicit_bytes += row["explicit_bytes"].get<std::uint64_t>();
+      truth.explicit_high += row["explicit_high_bytes"].get<std::uint64_t>();
+      truth.context_bytes += row["context_bytes"].get<std::uint64_t>();
+      truth.alive += row["alive"].get<bool>() ? 1 : 0;
+    }
+  }
+  return truth;
+}
+
+ControlGroup::ControlGroup(const std::string& name) {
+  std::ifstream mounts("/proc/self/mountinfo");
+  for (std::string line; std::getline(mounts, line);) {
+    if (line.find(" - cgroup2 ") == std::string::npos) {
+      continue;
+    }
+    std::istringstream words(line);
+    std::string at;
+    for (int i = 0; i < 5; ++i) {
+      words >> at;
+    }
+    path_ = "/" + name + "-" + std::to_string(getpid());
+    if (mkdir((at + path_).c_str(), 0755) == 0) {
+      folder_ = at + path_;
+      return;
+    }
+  }
+}
+
+ControlGroup::~ControlGroup() {
+  if (usable()) {
+    rmdir(folder_.c_str());
+  }
+}
+
+void ControlGroup::enter() const { std::ofstream(folder_ + "/cgroup.procs") << getpid() << std::endl; }
+
+void SliceTest::SetUp() {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "needs root for mount namespaces";
+  }
+  static const std::string problem = set_up();
+  ASSERT_EQ(problem, "");
+}
+
+void SliceTest::start_slice(std::uint64_t limit, std::uint32_t compute) {
+  preload::testing::CardSpec card;
+  card.uuid = card_uuid();
+  card.memory_limit = limit;
+  card.compute_limit = compute;
+  card.context_bytes = 105 * kMiB;
+  slice_ = std::make_unique<preload::testing::SliceServer>("/run/carve/slices/test",
+                                                           std::vector<preload::testing::CardSpec>{card});
+}
+
+int SliceTest::in_child(const std::function<int()>& body, pid_t* pid) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(body());
+  }
+  if (pid != nullptr) {
+    *pid = child;
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+}  // namespace carve::isolation

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "preload/testing/slice_server.h"
+
+namespace carve::isolation {
+
+inline constexpr std::uint64_t kMiB = 1U << 20;
+inline constexpr char kProfile[] = "t4x1";
+
+/// What the simulated driver's own account says; all tests judge by this.
+struct Truth {
+  std::uint64_t explicit_bytes = 0;
+  std::uint64_t explicit_high = 0;  // highest simultaneous sum
+  std::uint64_t context_bytes = 0;
+  int alive = 0;
+};
+
+/// Of all processes in the control group `group` (v2 path), or of all on the card when it is empty.
+Truth truth_of_group(const std::string& group);
+/// Of one process, dead or alive.
+Truth truth_of_process(pid_t pid);
+/// UUID of card 0.
+std::string card_uuid();
+
+/// A control group of one's own in the v2 hierarchy; processes are put there by enter(). Removed at the end.
+class ControlGroup {
+ public:
+  explicit ControlGroup(const std::string& name);
+  ~ControlGroup();
+  [[nodiscard]] bool usable() const { return !folder_.empty(); }
+  [[nodiscard]] const std::string& path() const { return path_; }  // below the hierarchy's root
+  void enter() const;                                              // the calling process
+
+ private:
+  std::string folder_;
+  std::string path_;
+};
+
+/// One simulated driver per test process, the libraries under the usual names, a slice whose grants stand still.
+class SliceTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+
+  void start_slice(std::uint64_t limit, std::uint32_t compute = 100);
+  [[nodiscard]] std::uint64_t announced() const { return slice_->used_bytes(0); }
+
+  /// Runs `body` in a child; its exit code is the answer (0: as wanted), 1000 + signal when killed.
+  int in_child(const std::function<int()>& body, pid_t* pid = nullptr);
+
+  std::unique_ptr<preload::testing::SliceServer> slice_;
+};
+
+}  // namespace carve::isolation
