@@ -1,0 +1,194 @@
+#include "app/arbiter/card.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+#include "lease/observe.h"
+
+namespace carve::arbiter {
+namespace {
+
+constexpr long kFutexWaitv = 449;              // Linux 5.16
+constexpr std::uint32_t kFutex32 = 2;          // a 32-bit word, shared between processes
+constexpr std::size_t kMostBells = 127;        // the kernel's 128, less our own word
+constexpr std::uint64_t kShortestStepNs = 50'000;   // a tenant that rings all the time gets no more than this
+constexpr std::uint64_t kBlindTickNs = 200'000;     // without futex_waitv
+constexpr std::uint32_t kModeBits = 2;
+
+struct FutexWaitv {
+  std::uint64_t val;
+  std::uint64_t uaddr;
+  std::uint32_t flags;
+  std::uint32_t reserved;
+};
+
+timespec timespec_of(std::uint64_t ns) {
+  return {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+}
+
+void sleep_until(std::uint64_t ns) {
+  const timespec at = timespec_of(ns);
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
+  }
+}
+
+void wake_all(const std::uint32_t* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// GPU time waits for this thread, so it goes before what merely computes; where that is not allowed, a little before.
+void go_first() {
+  const sched_param low{1};
+  if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &low) != 0) {
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), -10);
+  }
+}
+
+}  // namespace
+
+std::uint64_t now_ns() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+Result<std::unique_ptr<CardLoop>> CardLoop::start(std::string uuid, const std::string& trace_path) {
+  std::unique_ptr<CardLoop> loop(new CardLoop(std::move(uuid)));
+  CARVE_TRY(loop->trace_, Trace::create(trace_path));
+  loop->thread_ = std::thread([raw = loop.get()] { raw->run(); });
+  return loop;
+}
+
+CardLoop::~CardLoop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  kick();
+  thread_.join();
+}
+
+Result<int> CardLoop::add(abi::GrantPage* grant, const abi::AccountPage* account, const lease::Terms& terms) {
+  const std::lock_guard lock(mutex_);
+  const int slice = machine_.add(terms);
+  if (slice < 0) {
+    return fail(Code::kResourceExhausted,
+                uuid_ + ": " + std::to_string(lease::kMaxSlices) + " slices are on this card, no more fit");
+  }
+  trace_.added(slice, terms);
+  places_[static_cast<std::size_t>(slice)] = {grant, account, 0};
+  kick();
+  return slice;
+}
+
+void CardLoop::remove(int slice) {
+  const std::lock_guard lock(mutex_);
+  machine_.remove(slice);
+  trace_.removed(slice);
+  places_[static_cast<std::size_t>(slice)] = {};
+  kick();
+}
+
+void CardLoop::set_terms(int slice, const lease::Terms& terms) {
+  const std::lock_guard lock(mutex_);
+  machine_.set_terms(slice, terms);
+  trace_.changed(slice, terms);
+  kick();
+}
+
+void CardLoop::keep_busy(int slice, std::uint64_t busy_ns) {
+  const std::lock_guard lock(mutex_);
+  places_[static_cast<std::size_t>(slice)].retired_busy_ns += busy_ns;
+}
+
+std::uint64_t CardLoop::charged_ns(int slice) {
+  const std::lock_guard lock(mutex_);
+  return machine_.charged_ns(slice);
+}
+
+void CardLoop::kick() {
+  __atomic_fetch_add(&kicked_, 1, __ATOMIC_RELEASE);
+  wake_all(&kicked_);
+}
+
+void CardLoop::run() {
+  pthread_setname_np(pthread_self(), "carve-card");
+  go_first();
+  for (;;) {
+    std::uint64_t next = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_) return;
+      next = step();
+    }
+    wait(next);
+    const std::uint64_t earliest = last_ + kShortestStepNs;
+    if (now_ns() < earliest) sleep_until(earliest);
+  }
+}
+
+// One look at all pages of the card. Returns when to look again at the latest.
+std::uint64_t CardLoop::step() {
+  bells_.assign(1, &kicked_);
+  rung_.assign(1, __atomic_load_n(&kicked_, __ATOMIC_ACQUIRE));
+  bool any = false;
+  for (const Place& place : places_) {
+    if (!place.account) continue;
+    any = true;
+    if (bells_.size() > kMostBells) continue;
+    bells_.push_back(&place.account->doorbell.raw);
+    rung_.push_back(place.account->doorbell.load_acquire());
+  }
+  const std::uint64_t now = now_ns();
+  const auto end = static_cast<std::size_t>(machine_.slices_end());
+  for (std::size_t i = 0; i < end; ++i) {
+    if (!places_[i].account) continue;
+    seen_[i] = lease::observe(*places_[i].account, last_, now);
+    seen_[i].busy_ns += places_[i].retired_busy_ns;
+  }
+  machine_.step(now, seen_.data());
+  trace_.stepped(now, machine_, seen_.data());
+  for (std::size_t i = 0; i < end; ++i) {
+    if (places_[i].grant) publish(static_cast<int>(i), now);
+  }
+  last_ = now;
+  if (!any) return lease::kNever;
+  return std::min(machine_.next_step_ns(), now + abi::kHeartbeatPeriodNs);
+}
+
+void CardLoop::publish(int slice, std::uint64_t now) {
+  const lease::Grant& grant = machine_.grant(slice);
+  abi::GrantPage& page = *places_[static_cast<std::size_t>(slice)].grant;
+  page.heartbeat_ns.store_relaxed(now);
+  const std::uint32_t word = static_cast<std::uint32_t>(grant.mode) | grant.epoch << kModeBits;
+  if (page.lease.load_relaxed() == word) return;
+  page.end_ns.store_relaxed(grant.end_ns);
+  page.credit_us.store_relaxed(grant.credit_us);
+  page.rate_ppm.store_relaxed(grant.rate_ppm);
+  page.lease.store_release(word);
+  wake_all(&page.lease.raw);
+}
+
+void CardLoop::wait(std::uint64_t until) {
+  if (until <= now_ns()) return;
+  FutexWaitv waiters[kMostBells + 1];
+  const std::size_t count = std::min(bells_.size(), kMostBells + 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    waiters[i] = {rung_[i], reinterpret_cast<std::uint64_t>(bells_[i]), kFutex32, 0};
+  }
+  const timespec at = timespec_of(until == lease::kNever ? now_ns() + 3'600'000'000'000 : until);
+  if (syscall(kFutexWaitv, waiters, count, 0, &at, CLOCK_MONOTONIC) < 0 && errno == ENOSYS) {
+    sleep_until(std::min(until, now_ns() + kBlindTickNs));
+  }
+}
+
+}  // namespace carve::arbiter

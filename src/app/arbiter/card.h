@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/page.h"
+#include "app/arbiter/trace.h"
+#include "base/result.h"
+#include "lease/arbiter.h"
+
+// One card's time: a thread that looks at the account pages of the card's slices, lets lease::Arbiter decide and
+// writes the grants. It sleeps on the pages' doorbells; nothing a tenant writes makes it wait, stop or spin.
+namespace carve::arbiter {
+
+/// CLOCK_MONOTONIC in ns: the clock of all pages (PageClock::kMonotonic).
+std::uint64_t now_ns();
+
+class CardLoop {
+ public:
+  /// `trace_path`: empty, or the file that every decision goes to.
+  static Result<std::unique_ptr<CardLoop>> start(std::string uuid, const std::string& trace_path);
+  ~CardLoop();
+  CardLoop(const CardLoop&) = delete;
+  CardLoop& operator=(const CardLoop&) = delete;
+
+  /// The pages have to stay mapped until remove(). Gives the slice's number on this card.
+  ///   errors  kResourceExhausted: kMaxSlices slices are on the card
+  Result<int> add(abi::GrantPage* grant, const abi::AccountPage* account, const lease::Terms& terms);
+  void remove(int slice);
+  void set_terms(int slice, const lease::Terms& terms);
+  /// A process of the slice is gone: its measured time stays counted, though its slot is empty now.
+  void keep_busy(int slice, std::uint64_t busy_ns);
+  [[nodiscard]] std::uint64_t charged_ns(int slice);
+
+ private:
+  struct Place {
+    abi::GrantPage* grant = nullptr;
+    const abi::AccountPage* account = nullptr;
+    std::uint64_t retired_busy_ns = 0;
+  };
+  explicit CardLoop(std::string uuid) : uuid_(std::move(uuid)), places_(lease::kMaxSlices) {}
+  void run();
+  std::uint64_t step();
+  void publish(int slice, std::uint64_t now);
+  void wait(std::uint64_t until);
+  void kick();
+
+  std::string uuid_;
+  std::mutex mutex_;  // guards all below; held for a step, never while waiting
+  lease::Arbiter machine_;
+  std::vector<Place> places_;
+  std::vector<lease::Observation> seen_ = std::vector<lease::Observation>(lease::kMaxSlices);
+  Trace trace_;
+  std::uint64_t last_ = 0;
+  bool stop_ = false;
+  std::uint32_t kicked_ = 0;  // futex word: something changed beside the pages
+  // What the thread waits on, taken before the pages were read so that no ring is missed.
+  std::vector<const std::uint32_t*> bells_;
+  std::vector<std::uint32_t> rung_;
+  std::thread thread_;
+};
+
+}  // namespace carve::arbiter

@@ -1,0 +1,166 @@
+#include "app/arbiter/page_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/core.h>
+
+namespace carve::arbiter {
+namespace {
+
+// Debian 12's headers know the numbers, not always the wrappers.
+constexpr unsigned kOpenTreeClone = 1;
+constexpr std::uint64_t kMountAttrRdonly = 1;
+struct MountAttr {
+  std::uint64_t attr_set;
+  std::uint64_t attr_clr;
+  std::uint64_t propagation;
+  std::uint64_t userns_fd;
+};
+
+std::string memfd_name(const std::string& name) { return "carve-account-" + name; }
+
+bool is_tmpfs_mount(const std::string& folder) {
+  struct statfs here = {};
+  struct stat own = {};
+  struct stat parent = {};
+  return statfs(folder.c_str(), &here) == 0 && here.f_type == TMPFS_MAGIC && stat(folder.c_str(), &own) == 0 &&
+         stat((folder + "/..").c_str(), &parent) == 0 && own.st_dev != parent.st_dev;
+}
+
+template <class Page>
+Result<Mapped<Page>> map_page(int fd, std::string_view what) {
+  void* at = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) return tl::unexpected(errno_error(errno, fmt::format("map {}", what)));
+  return Mapped<Page>(static_cast<Page*>(at));
+}
+
+}  // namespace
+
+template <class Page>
+void Mapped<Page>::unmap(Page* page) {
+  if (page) munmap(page, sizeof(Page));
+}
+template class Mapped<abi::GrantPage>;
+template class Mapped<abi::AccountPage>;
+
+Result<PageFiles> PageFiles::open(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return tl::unexpected(errno_error(errno, "make " + folder));
+  }
+  if (!is_tmpfs_mount(folder) &&
+      mount("carve-pages", folder.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700,size=64m") != 0) {
+    return tl::unexpected(errno_error(errno, "mount a tmpfs at " + folder));
+  }
+  const long tree = syscall(SYS_open_tree, AT_FDCWD, folder.c_str(), kOpenTreeClone | O_CLOEXEC);
+  if (tree < 0) return tl::unexpected(errno_error(errno, "clone the mount at " + folder));
+  PageFiles files;
+  files.folder_ = folder;
+  files.read_only_ = Fd(static_cast<int>(tree));
+  MountAttr attributes{kMountAttrRdonly, 0, 0, 0};
+  if (syscall(SYS_mount_setattr, files.read_only_.get(), "", AT_EMPTY_PATH, &attributes, sizeof attributes) != 0) {
+    return tl::unexpected(errno_error(errno, "make the clone of " + folder + " read-only"));
+  }
+  return files;
+}
+
+Result<Mapped<abi::GrantPage>> PageFiles::grant(const std::string& name) {
+  const std::string path = folder_ + "/" + name;
+  const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return tl::unexpected(errno_error(errno, "open grant page " + name));
+  if (ftruncate(fd.get(), sizeof(abi::GrantPage)) != 0) {
+    return tl::unexpected(errno_error(errno, "size grant page " + name));
+  }
+  return map_page<abi::GrantPage>(fd.get(), "grant page " + name);
+}
+
+Result<Fd> PageFiles::tenant_descriptor(const std::string& name) const {
+  Fd fd(openat(read_only_.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) return tl::unexpected(errno_error(errno, "open grant page " + name + " read-only"));
+  return fd;
+}
+
+void PageFiles::remove(const std::string& name) const { unlink((folder_ + "/" + name).c_str()); }
+
+bool PageFiles::exists(const std::string& name) const { return access((folder_ + "/" + name).c_str(), F_OK) == 0; }
+
+std::vector<std::string> PageFiles::names() const {
+  std::vector<std::string> names;
+  DIR* listing = opendir(folder_.c_str());
+  while (const dirent* entry = listing ? readdir(listing) : nullptr) {
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  if (listing) closedir(listing);
+  return names;
+}
+
+void PageFiles::unmount() const { umount2(folder_.c_str(), MNT_DETACH); }
+
+Result<AccountFile> PageFiles::make_account(const std::string& name) {
+  Fd fd(memfd_create(memfd_name(name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return tl::unexpected(errno_error(errno, "make account page " + name));
+  if (ftruncate(fd.get(), sizeof(abi::AccountPage)) != 0) {
+    return tl::unexpected(errno_error(errno, "size account page " + name));
+  }
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return tl::unexpected(errno_error(errno, "seal account page " + name));
+  }
+  return map_account(std::move(fd));
+}
+
+Result<AccountFile> PageFiles::map_account(Fd fd) {
+  struct stat facts = {};
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (fstat(fd.get(), &facts) != 0 || facts.st_size != sizeof(abi::AccountPage) || seals < 0 ||
+      (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW)) {
+    return fail(Code::kInvalidArgument, fmt::format("account page: not a sealed memfd of {} bytes",
+                                                    sizeof(abi::AccountPage)));
+  }
+  CARVE_TRY(auto page, map_page<abi::AccountPage>(fd.get(), "account page"));
+  return AccountFile{std::move(fd), std::move(page)};
+}
+
+Result<AccountFile> PageFiles::find_account(const std::string& name) {
+  const std::string wanted = "memfd:" + memfd_name(name) + " ";
+  DIR* processes = opendir("/proc");
+  Result<AccountFile> found = fail(Code::kNotFound, "no living process maps account page " + name);
+  while (const dirent* entry = processes ? readdir(processes) : nullptr) {
+    if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
+    const std::string process = std::string("/proc/") + entry->d_name;
+    FILE* maps = std::fopen((process + "/maps").c_str(), "re");
+    char line[512];
+    while (maps && !found && std::fgets(line, sizeof line, maps)) {
+      if (!std::strstr(line, wanted.c_str())) continue;
+      const std::string range(line, std::strcspn(line, " "));
+      Fd fd(::open((process + "/map_files/" + range).c_str(), O_RDWR | O_CLOEXEC));
+      if (fd) found = map_account(std::move(fd));
+    }
+    if (maps) std::fclose(maps);
+    if (found) break;
+  }
+  if (processes) closedir(processes);
+  return found;
+}
+
+bool PageFiles::maps_account(std::int32_t pid, const std::string& name) {
+  const std::string wanted = "memfd:" + memfd_name(name) + " ";
+  FILE* maps = std::fopen(fmt::format("/proc/{}/maps", pid).c_str(), "re");
+  bool found = false;
+  char line[512];
+  while (maps && !found && std::fgets(line, sizeof line, maps)) found = std::strstr(line, wanted.c_str());
+  if (maps) std::fclose(maps);
+  return found;
+}
+
+}  // namespace carve::arbiter

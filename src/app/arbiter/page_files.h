@@ -1,0 +1,74 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "abi/page.h"
+#include "base/fd.h"
+#include "base/result.h"
+
+// Where the pages live. Grant pages are files on a tmpfs of the arbiter's own: they outlive it, it alone can write
+// them, and tenants get descriptors that the kernel will not let anyone open for writing again. Account pages are
+// sealed memfds.
+namespace carve::arbiter {
+
+/// A mapping of one page, unmapped with its owner.
+template <class Page>
+class Mapped {
+ public:
+  Mapped() = default;
+  explicit Mapped(Page* page) : page_(page) {}
+  Mapped(Mapped&& other) noexcept : page_(std::exchange(other.page_, nullptr)) {}
+  Mapped& operator=(Mapped&& other) noexcept {
+    std::swap(page_, other.page_);
+    return *this;
+  }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  ~Mapped() { unmap(page_); }
+  Page* operator->() const { return page_; }
+  Page& operator*() const { return *page_; }
+  [[nodiscard]] Page* get() const { return page_; }
+
+ private:
+  static void unmap(Page* page);
+  Page* page_ = nullptr;
+};
+
+struct AccountFile {
+  Fd fd;
+  Mapped<abi::AccountPage> page;
+};
+
+class PageFiles {
+ public:
+  /// Makes `folder` a tmpfs unless it is one, and a detached read-only clone of that mount.
+  ///   errors  kPermissionDenied: mounting needs CAP_SYS_ADMIN
+  static Result<PageFiles> open(const std::string& folder);
+
+  /// Maps the grant page `name` writable; makes it, zeroed, when there is none.
+  Result<Mapped<abi::GrantPage>> grant(const std::string& name);
+  /// What a tenant gets: cannot be written, nor opened again for writing through /proc/self/fd.
+  Result<Fd> tenant_descriptor(const std::string& name) const;
+  void remove(const std::string& name) const;
+  [[nodiscard]] bool exists(const std::string& name) const;
+  [[nodiscard]] std::vector<std::string> names() const;
+  /// Unmounts; for a clean stop without slices.
+  void unmount() const;
+
+  /// A new account page; `name` shows in /proc/<pid>/maps of its clients.
+  static Result<AccountFile> make_account(const std::string& name);
+  /// Maps one that came back from the agent or from a client's mapping.
+  ///   errors  kInvalidArgument: not a memfd of the right size
+  static Result<AccountFile> map_account(Fd fd);
+  /// The account page that a living client still maps; kNotFound when none does. Cost: a walk through /proc.
+  static Result<AccountFile> find_account(const std::string& name);
+  /// True when the process maps the account page of that name.
+  static bool maps_account(std::int32_t pid, const std::string& name);
+
+ private:
+  std::string folder_;
+  Fd read_only_;
+};
+
+}  // namespace carve::arbiter

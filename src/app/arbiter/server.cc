@@ -1,0 +1,299 @@
+#include "app/arbiter/server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace carve::arbiter {
+namespace {
+
+constexpr std::uint64_t kGuestPatienceNs = 1'000'000'000;
+constexpr std::size_t kMostGuests = 512;
+constexpr std::size_t kMostAgents = 8;
+constexpr int kTickMs = 200;
+constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
+
+/// The process at the other end, pinned, so that its number cannot come to mean another one.
+Fd pidfd_of(int socket, std::int32_t pid) {
+  int fd = -1;
+  socklen_t size = sizeof fd;
+  if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &fd, &size) == 0) return Fd(fd);
+  return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+}  // namespace
+
+Server::Server(const Options& options, Log& log, PageFiles files, Fd control)
+    : slices_folder_(options.runtime_folder + "/slices"), log_(log), files_(std::move(files)),
+      cards_(options.trace_path), control_(std::move(control)) {}
+
+Result<void> Server::run(const std::stop_token& stop) {
+  recover();
+  log_.info("arbiter ready", {{"slices", slices_.size()}});
+  while (!stop.stop_requested()) poll_once(kTickMs);
+  if (slices_.empty()) files_.unmount();
+  return {};
+}
+
+// What an arbiter before us left. The agent will hand back what it keeps; where there is no agent either, the living
+// clients' own mappings lead to their account pages, so running slices are ruled again at once.
+void Server::recover() {
+  std::map<std::string, std::uint32_t> found;
+  for (const std::string& name : files_.names()) {
+    const std::size_t dash = name.rfind('-');
+    if (dash != std::string::npos) ++found[name.substr(0, dash)];
+  }
+  for (const auto& [id, cards] : found) recover_slice(id, cards);
+}
+
+void Server::recover_slice(const std::string& id, std::uint32_t cards) {
+  abi::ControlRequest order = {};
+  Slice::Descriptors kept;
+  if (!abi::valid_slice_id(id.c_str()) || cards > abi::kMaxCardsPerSlice) return;
+  std::memcpy(order.id, id.c_str(), id.size() + 1);
+  order.card_count = cards;
+  for (std::uint32_t i = 0; i < cards; ++i) {
+    const std::string name = id + "-" + std::to_string(i);
+    auto account = PageFiles::find_account(name);
+    auto grant = files_.grant(name);
+    if (!account || !grant || (*grant)->magic != abi::kGrantMagic) return;  // nobody lives there: the agent decides
+    const abi::GrantPage& page = **grant;
+    std::memcpy(order.cards[i].uuid, page.card_uuid, sizeof page.card_uuid);
+    order.cards[i].memory_limit = page.memory_limit.load_relaxed();
+    order.cards[i].context_bytes = page.context_bytes;
+    order.cards[i].compute = page.compute_limit.load_relaxed();
+    order.cards[i].share = page.share_class;
+    order.cards[i].priority = page.priority_class;
+    kept.accounts.push_back(std::move(account->fd));
+  }
+  auto slice = Slice::open(files_, cards_, slices_folder_, order, std::move(kept));
+  if (!slice) {
+    log_.error("slice not taken over", {{"slice", id}, {"error", slice.error().what}});
+    return;
+  }
+  log_.info("slice taken over from its processes", {{"slice", id}});
+  slices_[id] = std::move(*slice);
+}
+
+void Server::poll_once(int timeout_ms) {
+  std::vector<pollfd> polled;
+  polled.push_back({control_.get(), POLLIN, 0});
+  for (const Fd& agent : agents_) polled.push_back({agent.get(), POLLIN, 0});
+  const std::size_t agents_end = polled.size();
+  for (const Guest& guest : guests_) polled.push_back({guest.socket.get(), POLLIN, 0});
+  const std::size_t guests_end = polled.size();
+  struct Owner {
+    Slice* slice;
+    std::int64_t slot;  // −1: the listener
+  };
+  std::vector<Owner> owners;
+  for (const auto& [id, slice] : slices_) {
+    if (guests_.size() < kMostGuests) {
+      polled.push_back({slice->listener(), POLLIN, 0});
+      owners.push_back({slice.get(), -1});
+    }
+    for (const auto& [slot, pidfd] : slice->members()) {
+      polled.push_back({pidfd.get(), POLLIN, 0});
+      owners.push_back({slice.get(), slot});
+    }
+  }
+  if (poll(polled.data(), polled.size(), timeout_ms) < 0) return;
+  // Deaths first: a slot must not count for a moment longer than its process lives.
+  for (std::size_t i = guests_end; i < polled.size(); ++i) {
+    const Owner& owner = owners[i - guests_end];
+    if (polled[i].revents != 0 && owner.slot >= 0) owner.slice->free_slot(static_cast<std::uint32_t>(owner.slot));
+  }
+  for (std::size_t i = guests_end; i < polled.size(); ++i) {
+    const Owner& owner = owners[i - guests_end];
+    if (polled[i].revents != 0 && owner.slot < 0) accept_guest(*owner.slice);
+  }
+  const std::uint64_t now = now_ns();
+  for (std::size_t i = agents_end; i < guests_end; ++i) {
+    Guest& guest = guests_[i - agents_end];
+    if (polled[i].revents != 0) greet(guest);
+    else if (guest.deadline_ns < now) guest.socket.reset();
+  }
+  std::erase_if(guests_, [](const Guest& guest) { return !guest.socket; });
+  for (std::size_t i = 1; i < agents_end; ++i) {
+    Fd& agent = agents_[i - 1];
+    if (polled[i].revents != 0 && !serve_control(agent.get())) agent.reset();
+  }
+  std::erase_if(agents_, [](const Fd& agent) { return !agent; });
+  if (polled[0].revents != 0) accept_control();
+}
+
+void Server::accept_control() {
+  Fd agent(accept4(control_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  ucred peer = {};
+  socklen_t size = sizeof peer;
+  if (!agent || getsockopt(agent.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;
+  if (peer.uid != geteuid() || agents_.size() >= kMostAgents) {
+    log_.warn("control connection refused", {{"uid", peer.uid}, {"pid", peer.pid}});
+    return;
+  }
+  agents_.push_back(std::move(agent));
+}
+
+bool Server::serve_control(int socket) {
+  alignas(abi::ControlRequest) char bytes[sizeof(abi::ControlRequest)];
+  auto packet = receive_packet(socket, bytes, sizeof bytes);
+  if (!packet) return packet.error().code == Code::kUnavailable;
+  if (packet->size == 0) return false;
+  abi::ControlRequest request = {};
+  abi::ControlReply reply = {};
+  if (const char* why = abi::malformed(bytes, packet->size, &request)) {
+    answer(socket, reply, fail(Code::kInvalidArgument, why));
+    return true;
+  }
+  std::memcpy(reply.id, request.id, sizeof reply.id);
+  switch (request.op) {
+    case abi::ControlOp::kPut:
+    case abi::ControlOp::kAdopt: {
+      auto done = put(request, std::move(packet->fds));
+      if (done) answer(socket, reply, {}, *done);
+      else answer(socket, reply, tl::unexpected(done.error()));
+      break;
+    }
+    case abi::ControlOp::kDrop:
+      drop(request.id);
+      answer(socket, reply, {});
+      break;
+    case abi::ControlOp::kList:
+      list(socket);
+      break;
+    case abi::ControlOp::kSetOverhead: {
+      const auto found = slices_.find(request.id);
+      answer(socket, reply,
+             found == slices_.end() ? Result<void>(fail(Code::kNotFound, std::string("no slice ") + request.id))
+                                    : found->second->set_overhead(request.card_index, request.overhead_bytes));
+      break;
+    }
+  }
+  return true;
+}
+
+void Server::answer(int socket, abi::ControlReply& reply, const Result<void>& result, const std::vector<int>& fds) {
+  reply.magic = abi::kControlMagic;
+  reply.abi = abi::kControlAbi;
+  if (!result) {
+    reply.code = static_cast<std::uint32_t>(result.error().code);
+    const std::size_t length = std::min(result.error().what.size(), sizeof reply.text - 1);
+    std::memcpy(reply.text, result.error().what.data(), length);
+  }
+  send_packet(socket, &reply, sizeof reply, fds);
+}
+
+Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::vector<Fd> fds) {
+  auto& place = slices_[request.id];
+  if (place) {
+    CARVE_TRY_VOID(place->set_limits(request));
+    return place->kept_descriptors();
+  }
+  Slice::Descriptors kept;
+  if (request.op == abi::ControlOp::kAdopt) {
+    if (fds.size() != request.card_count + 1) {
+      slices_.erase(request.id);
+      return fail(Code::kInvalidArgument, "adopt: not one account page per card and one socket");
+    }
+    kept.listener = std::move(fds.back());
+    fds.pop_back();
+    kept.accounts = std::move(fds);
+  }
+  auto slice = Slice::open(files_, cards_, slices_folder_, request, std::move(kept));
+  if (!slice) {
+    slices_.erase(request.id);
+    return tl::unexpected(slice.error());
+  }
+  place = std::move(*slice);
+  return place->kept_descriptors();
+}
+
+void Server::drop(const std::string& id) {
+  const auto found = slices_.find(id);
+  if (found == slices_.end()) return;
+  found->second->revoke();
+  slices_.erase(found);
+  std::erase_if(guests_, [&](const Guest& guest) { return guest.slice == id; });
+}
+
+void Server::list(int socket) {
+  std::size_t left = slices_.size();
+  abi::ControlReply reply = {};
+  if (left == 0) answer(socket, reply, {});
+  // A reader that stopped must not stop us: what it does not take, it misses.
+  for (const auto& [id, slice] : slices_) {
+    reply = {};
+    reply.more = --left > 0 ? 1 : 0;
+    slice->describe(&reply);
+    answer(socket, reply, {});
+  }
+}
+
+void Server::accept_guest(Slice& slice) {
+  Fd socket(accept4(slice.listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket) guests_.push_back({std::move(socket), slice.id(), now_ns() + kGuestPatienceNs});
+}
+
+void Server::greet(Guest& guest) {
+  abi::Hello hello = {};
+  const auto packet = receive_packet(guest.socket.get(), &hello, sizeof hello);
+  const auto found = slices_.find(guest.slice);
+  abi::Welcome welcome = {};
+  welcome.magic = abi::kHelloMagic;
+  welcome.abi = abi::kPageAbi;
+  ucred peer = {};
+  socklen_t size = sizeof peer;
+  std::vector<Fd> fds;
+  if (!packet || packet->size != sizeof hello || hello.magic != abi::kHelloMagic ||
+      (hello.kind != abi::LibraryKind::kCuda && hello.kind != abi::LibraryKind::kNvml)) {
+    welcome.status = abi::WelcomeStatus::kMalformed;
+  } else if (found == slices_.end()) {
+    welcome.status = abi::WelcomeStatus::kRevoked;
+  } else if (hello.abi_min > abi::kPageAbi || hello.abi_max < abi::kPageAbi) {
+    welcome.status = abi::WelcomeStatus::kAbiUnsupported;
+  } else if (getsockopt(guest.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
+    welcome.status = abi::WelcomeStatus::kMalformed;
+  } else {
+    Slice& slice = *found->second;
+    welcome.host_pid = peer.pid;
+    auto descriptors = slice.tenant_descriptors(hello.kind);
+    if (descriptors && hello.kind == abi::LibraryKind::kCuda) {
+      Fd pidfd = pidfd_of(guest.socket.get(), peer.pid);
+      const int slot = pidfd ? slice.take_slot(peer.pid, std::move(pidfd)) : -1;
+      welcome.status = slot < 0 ? abi::WelcomeStatus::kNoFreeSlot : abi::WelcomeStatus::kOk;
+      welcome.slot = slot < 0 ? 0 : static_cast<std::uint32_t>(slot);
+      welcome.instance = ++instances_ == 0 ? ++instances_ : instances_;
+    }
+    if (!descriptors) {
+      log_.error("pages not handed out", {{"slice", guest.slice}, {"error", descriptors.error().what}});
+      welcome.status = abi::WelcomeStatus::kRevoked;
+    } else if (welcome.status == abi::WelcomeStatus::kOk) {
+      fds = std::move(*descriptors);
+      welcome.card_count = static_cast<std::uint16_t>(fds.size() / 2);
+    }
+  }
+  std::vector<int> numbers;
+  for (const Fd& fd : fds) numbers.push_back(fd.get());
+  send_packet(guest.socket.get(), &welcome, sizeof welcome, numbers);
+  guest.socket.reset();
+}
+
+Result<void> run(const Options& options, Log& log, const std::stop_token& stop) {
+  const std::string own = options.runtime_folder + "/arbiter";
+  for (const auto& [folder, mode] : {std::pair{options.runtime_folder, 0755U}, {options.runtime_folder + "/slices", 0755U}, {own, 0700U}}) {
+    if (mkdir(folder.c_str(), mode) != 0 && errno != EEXIST) {
+      return tl::unexpected(errno_error(errno, "make " + folder));
+    }
+  }
+  CARVE_TRY(Fd control, listen_at(own + "/control", 0600));
+  CARVE_TRY(PageFiles files, PageFiles::open(own + "/pages"));
+  return Server(options, log, std::move(files), std::move(control)).run(stop);
+}
+
+}  // namespace carve::arbiter

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "abi/control.h"
+#include "app/arbiter/arbiter.h"
+#include "app/arbiter/slice.h"
+#include "base/fd.h"
+
+namespace carve::arbiter {
+
+/// The arbiter's one event loop: the agent's words, the tenants' hellos, the deaths of their processes. Card time is
+/// ruled in the cards' own threads, so that nothing here can delay it.
+class Server {
+ public:
+  Server(const Options& options, Log& log, PageFiles files, Fd control);
+  Result<void> run(const std::stop_token& stop);
+
+ private:
+  struct Guest {  // connected to a slice's socket and has not said hello yet
+    Fd socket;
+    std::string slice;
+    std::uint64_t deadline_ns;
+  };
+  void recover();
+  void recover_slice(const std::string& id, std::uint32_t cards);
+  void poll_once(int timeout_ms);
+  void accept_control();
+  bool serve_control(int socket);
+  void answer(int socket, abi::ControlReply& reply, const Result<void>& result, const std::vector<int>& fds = {});
+  Result<std::vector<int>> put(const abi::ControlRequest& request, std::vector<Fd> fds);
+  void drop(const std::string& id);
+  void list(int socket);
+  void accept_guest(Slice& slice);
+  void greet(Guest& guest);
+
+  std::string slices_folder_;
+  Log& log_;
+  PageFiles files_;
+  Cards cards_;
+  Fd control_;
+  std::vector<Fd> agents_;
+  std::vector<Guest> guests_;
+  std::map<std::string, std::unique_ptr<Slice>> slices_;
+  std::uint32_t instances_ = 0;
+};
+
+}  // namespace carve::arbiter

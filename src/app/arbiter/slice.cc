@@ -1,0 +1,252 @@
+#include "app/arbiter/slice.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "app/arbiter/wire.h"
+
+namespace carve::arbiter {
+namespace {
+
+lease::Terms terms_of(const abi::ControlCard& card) { return {card.compute, card.share, card.priority}; }
+
+void empty(abi::AccountSlot& slot) {
+  slot.instance.store_relaxed(0);
+  slot.used_bytes.store_relaxed(0);
+  slot.context_bytes.store_relaxed(0);
+  slot.inflight_ns.store_relaxed(0);
+  slot.busy_ns.store_relaxed(0);
+  slot.anchor_ns.store_relaxed(0);
+  slot.want.store_relaxed(0);
+  slot.busy.store_relaxed(0);
+  slot.max_op_us.store_relaxed(0);
+  slot.host_pid.store_release(0);
+}
+
+void write_header(abi::AccountPage& page) {
+  page.magic = abi::kAccountMagic;
+  page.abi = abi::kPageAbi;
+}
+
+std::uint64_t next_generation() {
+  static std::atomic<std::uint64_t> counter = now_ns();
+  return ++counter;
+}
+
+}  // namespace
+
+Result<CardLoop*> Cards::of(const std::string& uuid) {
+  auto& loop = loops_[uuid];
+  if (!loop) {
+    auto started = CardLoop::start(uuid, trace_prefix_.empty() ? "" : trace_prefix_ + "." + uuid);
+    if (!started) {
+      loops_.erase(uuid);
+      return tl::unexpected(started.error());
+    }
+    loop = std::move(*started);
+  }
+  return loop.get();
+}
+
+Result<std::unique_ptr<Slice>> Slice::open(PageFiles& files, Cards& cards, const std::string& slices_folder,
+                                           const abi::ControlRequest& order, Descriptors kept) {
+  std::unique_ptr<Slice> slice(new Slice(files, order.id));
+  const bool taken_over = !kept.accounts.empty();
+  for (std::uint32_t i = 0; i < order.card_count; ++i) {
+    CARVE_TRY_VOID(slice->open_card(cards, order.cards[i], taken_over ? std::move(kept.accounts[i]) : Fd()));
+  }
+  CARVE_TRY_VOID(slice->listen(slices_folder, std::move(kept.listener)));
+  if (taken_over) slice->take_members_over();
+  slice->refresh_headers();
+  return slice;
+}
+
+Slice::~Slice() {
+  for (Card& card : cards_) {
+    if (card.loop && card.number >= 0) card.loop->remove(card.number);
+  }
+}
+
+Result<void> Slice::open_card(Cards& cards, const abi::ControlCard& order, Fd kept) {
+  Card card;
+  card.name = fmt::format("{}-{}", id_, cards_.size());
+  card.uuid = order.uuid;
+  const bool fresh = !kept;
+  if (fresh) files_.remove(card.name);  // of an earlier slice of that name: its clients keep what they mapped
+  CARVE_TRY(card.account, fresh ? PageFiles::make_account(card.name) : PageFiles::map_account(std::move(kept)));
+  CARVE_TRY(card.grant, files_.grant(card.name));
+  abi::GrantPage& page = *card.grant;
+  if (page.magic != abi::kGrantMagic) {
+    page.abi = abi::kPageAbi;
+    std::memcpy(page.card_uuid, order.uuid, sizeof page.card_uuid);
+    page.page_generation = next_generation();
+    page.clock = abi::PageClock::kMonotonic;
+    page.magic = abi::kGrantMagic;
+  }
+  page.share_class = order.share;
+  page.priority_class = order.priority;
+  page.context_bytes = order.context_bytes;
+  page.memory_limit.store_relaxed(order.memory_limit);
+  page.compute_limit.store_relaxed(order.compute);
+  page.revoked.store_relaxed(0);
+  page.heartbeat_ns.store_release(now_ns());
+  write_header(*card.account.page);
+  CARVE_TRY(card.loop, cards.of(card.uuid));
+  CARVE_TRY(card.number, card.loop->add(card.grant.get(), card.account.page.get(), terms_of(order)));
+  cards_.push_back(std::move(card));
+  return {};
+}
+
+Result<void> Slice::listen(const std::string& slices_folder, Fd kept) {
+  folder_ = slices_folder + "/" + id_;
+  if (kept) {
+    listener_ = std::move(kept);
+    return {};
+  }
+  if (mkdir(folder_.c_str(), 0755) != 0 && errno != EEXIST) {
+    return tl::unexpected(errno_error(errno, "make " + folder_));
+  }
+  unlink((folder_ + "/s").c_str());
+  CARVE_TRY(listener_, listen_at(folder_ + "/s", 0666));
+  return {};
+}
+
+// The processes that were registered before the arbiter was restarted. The slot says which PID it is of, but a tenant
+// can write that: only a process that really maps the page keeps its slot.
+void Slice::take_members_over() {
+  for (std::uint32_t i = 0; i < abi::kAccountSlots; ++i) {
+    const abi::AccountSlot& slot = cards_[0].account.page->slots[i];
+    const auto pid = static_cast<std::int32_t>(slot.host_pid.load_relaxed() & 0x7fffffff);
+    if (pid == 0 && slot.used_bytes.load_relaxed() == 0 && slot.instance.load_relaxed() == 0) continue;
+    Fd pidfd(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
+    if (pidfd && PageFiles::maps_account(pid, cards_[0].name)) {
+      members_[i] = std::move(pidfd);
+      pids_[i] = pid;
+    } else {
+      free_slot(i);
+    }
+  }
+}
+
+Result<void> Slice::set_limits(const abi::ControlRequest& order) {
+  bool same = order.card_count == cards_.size();
+  for (std::size_t i = 0; same && i < cards_.size(); ++i) same = cards_[i].uuid == order.cards[i].uuid;
+  if (!same) return fail(Code::kFailedPrecondition, fmt::format("slice {}: exists with other cards", id_));
+  for (std::size_t i = 0; i < cards_.size(); ++i) {
+    const abi::ControlCard& wanted = order.cards[i];
+    abi::GrantPage& page = *cards_[i].grant;
+    page.memory_limit.store_relaxed(wanted.memory_limit);
+    page.context_bytes = wanted.context_bytes;
+    const bool terms = page.compute_limit.load_relaxed() != wanted.compute || page.share_class != wanted.share ||
+                       page.priority_class != wanted.priority;
+    if (!terms) continue;
+    page.share_class = wanted.share;
+    page.priority_class = wanted.priority;
+    page.compute_limit.store_release(wanted.compute);
+    cards_[i].loop->set_terms(cards_[i].number, terms_of(wanted));
+  }
+  return {};
+}
+
+Result<void> Slice::set_overhead(std::uint32_t card, std::uint64_t bytes) {
+  if (card >= cards_.size()) {
+    return fail(Code::kInvalidArgument, fmt::format("card_index: {} of a slice of {} cards", card, cards_.size()));
+  }
+  cards_[card].grant->overhead_bytes.store_relaxed(bytes);
+  return {};
+}
+
+int Slice::take_slot(std::int32_t pid, Fd pidfd) {
+  std::uint32_t slot = 0;
+  while (members_.contains(slot)) ++slot;
+  if (slot >= abi::kAccountSlots) return -1;
+  for (Card& card : cards_) empty(card.account.page->slots[slot]);
+  members_[slot] = std::move(pidfd);
+  pids_[slot] = pid;
+  for (Card& card : cards_) card.account.page->slots[slot].host_pid.store_release(static_cast<std::uint64_t>(pid));
+  refresh_headers();
+  return static_cast<int>(slot);
+}
+
+void Slice::free_slot(std::uint32_t slot) {
+  members_.erase(slot);
+  pids_.erase(slot);
+  for (Card& card : cards_) {
+    abi::AccountSlot& place = card.account.page->slots[slot];
+    if (card.number >= 0) card.loop->keep_busy(card.number, place.busy_ns.load_relaxed());
+    empty(place);
+    card.account.page->doorbell.fetch_add(1);  // the card's next look comes by itself, within the heartbeat
+  }
+  refresh_headers();
+}
+
+// Written anew each time: a tenant may have spoiled them, and its neighbours in the slice need them.
+void Slice::refresh_headers() {
+  const std::uint32_t end = members_.empty() ? 0 : members_.rbegin()->first + 1;
+  for (Card& card : cards_) {
+    write_header(*card.account.page);
+    card.account.page->high_slot.store_seq_cst(end);
+  }
+}
+
+Result<std::vector<Fd>> Slice::tenant_descriptors(abi::LibraryKind kind) const {
+  std::vector<Fd> fds;
+  for (const Card& card : cards_) {
+    CARVE_TRY(Fd grant, files_.tenant_descriptor(card.name));
+    fds.push_back(std::move(grant));
+    const std::string own = fmt::format("/proc/self/fd/{}", card.account.fd.get());
+    Fd account(kind == abi::LibraryKind::kCuda ? fcntl(card.account.fd.get(), F_DUPFD_CLOEXEC, 0)
+                                               : ::open(own.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!account) return tl::unexpected(errno_error(errno, "duplicate account page of " + id_));
+    fds.push_back(std::move(account));
+  }
+  return fds;
+}
+
+void Slice::describe(abi::ControlReply* out) {
+  std::memcpy(out->id, id_.c_str(), id_.size() + 1);
+  out->card_count = static_cast<std::uint32_t>(cards_.size());
+  for (std::size_t i = 0; i < cards_.size(); ++i) {
+    abi::ControlCardState& state = out->cards[i];
+    std::memcpy(state.uuid, cards_[i].uuid.c_str(), std::min(cards_[i].uuid.size() + 1, sizeof state.uuid - 1));
+    for (const auto& [slot, pidfd] : members_) {
+      const abi::AccountSlot& s = cards_[i].account.page->slots[slot];
+      const std::uint64_t contexts = s.context_bytes.load_relaxed();
+      state.announced_bytes += s.used_bytes.load_relaxed();
+      state.busy_ns += s.busy_ns.load_relaxed();
+      const std::uint64_t each = cards_[i].grant->context_bytes;
+      state.contexts += each == 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(contexts / each, 1024));
+    }
+    state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);
+  }
+  for (const auto& [slot, pid] : pids_) out->pids[out->pid_count++] = pid;
+}
+
+void Slice::revoke() {
+  revoked_ = true;
+  unlink((folder_ + "/s").c_str());
+  rmdir(folder_.c_str());
+  for (Card& card : cards_) {
+    card.grant->revoked.store_release(1);
+    card.loop->remove(card.number);
+    card.number = -1;
+    files_.remove(card.name);
+  }
+}
+
+std::vector<int> Slice::kept_descriptors() const {
+  std::vector<int> fds;
+  for (const Card& card : cards_) fds.push_back(card.account.fd.get());
+  fds.push_back(listener_.get());
+  return fds;
+}
+
+}  // namespace carve::arbiter

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/control.h"
+#include "abi/hello.h"
+#include "app/arbiter/card.h"
+#include "app/arbiter/page_files.h"
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace carve::arbiter {
+
+/// The loops of all cards, made at first need, by UUID.
+class Cards {
+ public:
+  explicit Cards(std::string trace_prefix) : trace_prefix_(std::move(trace_prefix)) {}
+  Result<CardLoop*> of(const std::string& uuid);
+
+ private:
+  std::string trace_prefix_;
+  std::map<std::string, std::unique_ptr<CardLoop>> loops_;
+};
+
+/// A slice as the arbiter holds it: per card a pair of pages, one socket, and who sits in which slot. One thread
+/// (the server's) calls everything here.
+class Slice {
+ public:
+  struct Descriptors {
+    std::vector<Fd> accounts;  // one per card, or empty: new ones are made
+    Fd listener;               // or none: a new one is made
+  };
+  /// Makes, or takes over, pages and socket.
+  ///   errors  kAlreadyExists never; kResourceExhausted: a card is full; kUnavailable: files cannot be made
+  static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, const std::string& slices_folder,
+                                             const abi::ControlRequest& order, Descriptors kept);
+  ~Slice();
+  Slice(const Slice&) = delete;
+  Slice& operator=(const Slice&) = delete;
+
+  /// New limits for the same cards.
+  ///   errors  kFailedPrecondition: other cards than it was made with
+  Result<void> set_limits(const abi::ControlRequest& order);
+  Result<void> set_overhead(std::uint32_t card, std::uint64_t bytes);
+
+  /// A place for one process; its slots are empty and say whose they are. −1: all 1,024 are taken.
+  int take_slot(std::int32_t pid, Fd pidfd);
+  /// The process of this slot is gone: nothing of it counts any more, but the time it used.
+  void free_slot(std::uint32_t slot);
+  /// What a client gets with its Welcome, in card order: grant, account, …
+  Result<std::vector<Fd>> tenant_descriptors(abi::LibraryKind kind) const;
+
+  void describe(abi::ControlReply* out);
+  /// Nothing may be launched or allocated any more; files and socket go.
+  void revoke();
+
+  [[nodiscard]] const std::string& id() const { return id_; }
+  [[nodiscard]] int listener() const { return listener_.get(); }
+  [[nodiscard]] std::vector<int> kept_descriptors() const;
+  /// pidfds of all slots, by slot.
+  [[nodiscard]] const std::map<std::uint32_t, Fd>& members() const { return members_; }
+
+ private:
+  struct Card {
+    std::string name;  // of its grant page's file
+    std::string uuid;
+    Mapped<abi::GrantPage> grant;
+    AccountFile account;
+    CardLoop* loop = nullptr;
+    int number = -1;
+  };
+  explicit Slice(PageFiles& files, std::string id) : files_(files), id_(std::move(id)) {}
+  Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
+  Result<void> listen(const std::string& slices_folder, Fd kept);
+  void take_members_over();
+  void refresh_headers();
+
+  PageFiles& files_;
+  std::string id_;
+  std::string folder_;
+  std::vector<Card> cards_;
+  Fd listener_;
+  std::map<std::uint32_t, Fd> members_;
+  std::map<std::uint32_t, std::int32_t> pids_;
+  bool revoked_ = false;
+};
+
+}  // namespace carve::arbiter

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "lease/arbiter.h"
+
+// What went into a card's lease machine and what came out of it, written as it happens; read back, the same inputs
+// have to give the same decisions. One file per card, one thread writes it.
+namespace carve::arbiter {
+
+class Trace {
+ public:
+  /// An empty path: nothing is written.
+  static Result<Trace> create(const std::string& path);
+
+  void added(int slice, const lease::Terms& terms);
+  void removed(int slice);
+  void changed(int slice, const lease::Terms& terms);
+  /// After the step: its inputs, and every grant that now stands.
+  void stepped(std::uint64_t now, const lease::Arbiter& arbiter, const lease::Observation* seen);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  template <class T>
+  void put(const T& value);
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+struct Replayed {
+  std::uint64_t decisions = 0;  // grants compared
+  std::uint64_t changes = 0;    // of them, grants that differed from the one before
+  std::uint64_t differ = 0;     // … and that the replay decided otherwise
+  int most_slices = 0;
+};
+
+/// Plays a trace through a new lease machine.
+///   alter_step  the number of a step whose moment is changed by 3 ms, to show that the comparison can fail; −1: none
+///   errors      kNotFound, kDataLoss: not a trace, or cut within a record other than the last
+Result<Replayed> replay(const std::string& path, std::int64_t alter_step = -1);
+
+}  // namespace carve::arbiter
