@@ -20,11 +20,14 @@ struct Caller {
   std::vector<std::uint32_t> gids;  // primary and supplementary
 };
 
+/// "For ever", in a number that no clock overflows with.
+inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 3650);
+
 /// `carve run` and `carve slice create`.
 struct AllocateRequest {
   Request request;
   std::string policy = "binpack";
-  /// Wait at most so long until it fits; nullopt: do not wait. max(): for ever.
+  /// Wait at most so long until it fits; nullopt: do not wait. At most kLongestWait.
   std::optional<std::chrono::milliseconds> wait;
   /// True: it lives until it is released (a device for containers). False: it ends when its cgroup is empty.
   bool keep = false;

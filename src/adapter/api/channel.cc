@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 namespace carve::api {
@@ -31,7 +32,7 @@ Result<void> wait_for(int fd, short events, std::chrono::milliseconds timeout) {
   pollfd item = {fd, events, 0};
   int n;
   do {
-    n = ::poll(&item, 1, static_cast<int>(timeout.count()));
+    n = ::poll(&item, 1, static_cast<int>(std::min<long long>(timeout.count(), INT_MAX)));
   } while (n < 0 && errno == EINTR);
   if (n == 0) return fail(Code::kDeadlineExceeded, "no message in time");
   if (n < 0) return tl::unexpected(errno_error(errno, "poll"));

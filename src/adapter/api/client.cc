@@ -8,7 +8,6 @@
 namespace carve::api {
 namespace {
 constexpr std::chrono::milliseconds kAnswer{10'000};  // longer than any deadline inside the agent
-constexpr std::chrono::milliseconds kForEver{1'000'000'000};
 }  // namespace
 
 Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseconds timeout) const {
@@ -29,7 +28,7 @@ Result<Grant> Client::allocate(const Caller& /*caller*/, const AllocateRequest& 
   ApiRequest message;
   message.op = Op::kAllocate;
   message.allocate = request;
-  const auto wait = std::min(request.wait.value_or(std::chrono::milliseconds(0)), kForEver);
+  const auto wait = std::min(request.wait.value_or(std::chrono::milliseconds(0)), kLongestWait);
   CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer + wait));
   return decode_grant_reply(reply);
 }

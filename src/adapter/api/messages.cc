@@ -74,7 +74,7 @@ Result<AllocateRequest> allocate_from(const json::value& value) {
   a.name = f.text("name", 256);
   if (f.has("wait_ms")) {
     a.wait = std::chrono::milliseconds(
-        static_cast<std::int64_t>(f.number("wait_ms", 0, static_cast<std::uint64_t>(INT64_MAX))));
+        static_cast<std::int64_t>(f.number("wait_ms", 0, static_cast<std::uint64_t>(kLongestWait.count()))));
   }
   CARVE_TRY_VOID(f.finish());
   return a;

@@ -1,0 +1,167 @@
+#include <grp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "abi/page.h"
+#include "adapter/api/server.h"
+#include "adapter/cdi/cdi_files.h"
+#include "adapter/cgroup/cgroup2.h"
+#include "adapter/files/journal_file.h"
+#include "adapter/mountns/enclosure.h"
+#include "adapter/mountns/library_store.h"
+#include "adapter/nvml/client.h"
+#include "adapter/process/proc_fs.h"
+#include "adapter/process/text_file.h"
+#include "app/agent/agent.h"
+#include "cmd/arbiter_main.h"
+#include "cmd/options.h"
+
+// carve agent: everything wired, until SIGTERM.
+namespace carve::cmd {
+namespace {
+
+class JournalOnDisk final : public NodeJournal {
+ public:
+  explicit JournalOnDisk(JournalFile file) : file_(std::move(file)) {}
+  Result<void> append(const std::vector<JournalEvent>& events) override { return file_.append(events); }
+  [[nodiscard]] const JournalState& state() const override { return file_.state(); }
+
+ private:
+  JournalFile file_;
+};
+
+/// A socket inode that nobody listens on: opening what it is bound over fails for everybody.
+Result<void> make_mask(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return fail(Code::kInvalidArgument, path + ": too long for a socket");
+  std::memcpy(address.sun_path, path.data(), path.size());
+  ::unlink(path.c_str());
+  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return tl::unexpected(errno_error(errno, "make " + path));
+  }
+  return {};
+}
+
+/// Without a row of the configuration: root, and group carve where there is one.
+void default_access(HostOptions* options) {
+  if (!options->access.empty()) return;
+  if (const group* entry = ::getgrnam("carve")) {
+    AccessRule rule;
+    rule.gid = entry->gr_gid;
+    rule.text = "group:carve";
+    options->access.push_back(rule);
+  }
+}
+
+std::string library_source(const HostOptions& options) {
+  if (!options.lib_source.empty()) return options.lib_source;
+  for (const char* place : {"/../lib/carve", "/../preload", "/../lib", ""}) {
+    const std::string folder = real_path(own_folder() + place);
+    if (!folder.empty() && ::access((folder + "/libcarve-cuda.so").c_str(), R_OK) == 0) return folder;
+  }
+  return own_folder() + "/../lib/carve";
+}
+
+AgentConfig config_of(const HostOptions& options) {
+  AgentConfig config;
+  config.runtime_folder = options.runtime_dir;
+  config.slices_folder = options.slices_dir();
+  config.masking_socket = options.runtime_dir + "/mask";
+  config.driver_mounts = options.driver_mounts;
+  config.access = options.access;
+  config.on_memory = options.on_memory;
+  config.on_compute = options.on_compute;
+  config.version = std::string(kVersion) + " " + kCommit;
+  config.page_abi = abi::kPageAbi;
+  const auto installed = mountns::LibraryStore::install(library_source(options), options.libraries());
+  if (installed) {
+    config.library_folder = *installed;
+  } else {
+    config.library_error = installed.error().what;
+  }
+  return config;
+}
+
+/// The cgroup folder: the flag's, or "carve" below the cgroup2 mount.
+Result<std::unique_ptr<Cgroup2>> open_cgroups(const HostOptions& options) {
+  std::string root = options.cgroup_root;
+  if (root.empty()) {
+    CARVE_TRY(const auto mount, Cgroup2::find_mount());
+    root = mount + "/carve";
+  }
+  return Cgroup2::open(root);
+}
+
+NvmlWorkerOptions worker_options(const HostOptions& options) {
+  NvmlWorkerOptions worker;
+  worker.program = own_path();
+  worker.args = {"nvml-worker"};
+  if (!options.driver_root.empty()) worker.args.insert(worker.args.end(), {"--driver-root", options.driver_root});
+  return worker;
+}
+
+Result<void> make_folders_for(const HostOptions& options) {
+  CARVE_TRY_VOID(make_folders(options.runtime_dir, 0755));
+  CARVE_TRY_VOID(make_folders(options.slices_dir(), 0755));
+  CARVE_TRY_VOID(make_folders(options.state_dir, 0755));
+  CARVE_TRY_VOID(make_folders(options.state_dir + "/journal.d", 0700));
+  CARVE_TRY_VOID(mountns::make_mount_points());
+  return make_mask(options.runtime_dir + "/mask");
+}
+
+}  // namespace
+
+int run_agent(const HostOptions& given) {
+  HostOptions options = given;
+  default_access(&options);
+  sigset_t stop_signals;
+  ::sigemptyset(&stop_signals);
+  ::sigaddset(&stop_signals, SIGTERM);
+  ::sigaddset(&stop_signals, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &stop_signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  Log log;
+  SystemClock clock;
+  if (auto made = make_folders_for(options); !made) return report(made.error());
+  auto file = JournalFile::open(options.state_dir + "/journal.d");
+  if (!file) return report({file.error().code, "journal: " + file.error().what});
+  JournalOnDisk journal(std::move(*file));
+  auto cgroups = open_cgroups(options);
+  NvmlClient gpu(worker_options(options), clock, log);
+  const auto pages = make_pages(options);
+  CdiFiles devices(options.cdi_dir);
+  ProcFs processes;
+  const AgentConfig config = config_of(options);
+  const std::string library = config.library_folder;
+  Agent agent(config, AgentWorld{gpu, *pages, cgroups ? cgroups->get() : nullptr,
+                                 cgroups ? std::string() : cgroups.error().what, journal, devices, processes, clock,
+                                 log, [library](const std::string& driver_version) {
+                                   return mountns::LibraryStore::make_links(library, driver_version);
+                                 }});
+  if (auto restored = agent.restore(); !restored) return report(restored.error());
+  auto server = api::Server::open(options.agent_socket(), agent, log);
+  if (!server) return report(server.error());
+  log.info("agent serves", {{"socket", options.agent_socket()}});
+  {
+    const std::jthread serving([&](const std::stop_token& stop) { (*server)->run(stop); });
+    const std::jthread reaping([&](const std::stop_token& stop) { agent.run_reaper(stop); });
+    const std::jthread watching([&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
+    int signal = 0;
+    ::sigwait(&stop_signals, &signal);
+    log.info("agent stops", {{"signal", signal}});
+  }
+  ::unlink((options.runtime_dir + "/mask").c_str());
+  return kExitOk;
+}
+
+}  // namespace carve::cmd

@@ -1,0 +1,65 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "adapter/process/text_file.h"
+#include "cmd/options.h"
+#include "codec/quantity.h"
+
+namespace carve::cmd {
+
+Result<std::chrono::milliseconds> parse_duration(const std::string& field, const std::string& text) {
+  struct Unit {
+    const char* word;
+    std::uint64_t ms;
+  };
+  constexpr std::array<Unit, 4> kUnits = {{{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}}};
+  const auto digits = text.find_first_not_of("0123456789");
+  const std::string number = text.substr(0, digits);
+  const std::string unit = digits == std::string::npos ? std::string() : text.substr(digits);
+  for (const auto& row : kUnits) {
+    if (unit != row.word || number.empty() || number.size() > 9) continue;
+    return std::chrono::milliseconds(std::stoull(number) * row.ms);
+  }
+  return fail(Code::kInvalidArgument, fmt::format("{}: \"{}\" is no duration; legal are whole numbers with ms, s, m or "
+                                                  "h, such as 60s", field, text.substr(0, 64)));
+}
+
+Result<AllocateRequest> request_of(const AskOptions& ask) {
+  AllocateRequest request;
+  codec::RunWords words = ask.words;
+  if (ask.whole) {
+    if (words.memory || words.cores || words.share) {
+      return fail(Code::kInvalidArgument,
+                  "--whole: a whole card has all its memory and compute; leave out --memory, --cores and --share");
+    }
+    if (!words.cards) words.cards = "1";
+  }
+  CARVE_TRY(request.request, codec::request_from(words));
+  CARVE_TRY(const auto* policy, policy_named(ask.policy));
+  request.policy = policy->name;
+  if (ask.wait) {
+    request.wait = kLongestWait;
+    if (!ask.wait->empty()) {
+      CARVE_TRY(const auto wait, parse_duration("--wait", *ask.wait));
+      request.wait = std::min(wait, kLongestWait);
+    }
+  }
+  return request;
+}
+
+int report(const Error& error, int otherwise) {
+  std::fprintf(stderr, "carve: %s\n", error.what.c_str());
+  return error.code == Code::kInvalidArgument || error.code == Code::kOutOfRange ? kExitUsage : otherwise;
+}
+
+std::string own_path() { return real_path("/proc/self/exe"); }
+
+std::string own_folder() {
+  const std::string path = own_path();
+  return path.substr(0, path.rfind('/'));
+}
+
+}  // namespace carve::cmd

@@ -1,0 +1,146 @@
+#include <fmt/core.h>
+#include <grp.h>
+#include <pwd.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "adapter/process/text_file.h"
+#include "cmd/options.h"
+#include "codec/quantity.h"
+
+// The configuration file: lines of `key = value`, # begins a comment. Keys are the flags' names; `allow`,
+// `deny` and `driver-mount` may stand many times.
+namespace carve::cmd {
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+Result<std::uint32_t> user_id(const std::string& name) {
+  if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos && name.size() < 10) {
+    return static_cast<std::uint32_t>(std::stoul(name));
+  }
+  if (const passwd* entry = ::getpwnam(name.c_str())) return entry->pw_uid;
+  return fail(Code::kInvalidArgument, "no user \"" + name + "\" on this machine");
+}
+
+Result<std::uint32_t> group_id(const std::string& name) {
+  if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos && name.size() < 10) {
+    return static_cast<std::uint32_t>(std::stoul(name));
+  }
+  if (const group* entry = ::getgrnam(name.c_str())) return entry->gr_gid;
+  return fail(Code::kInvalidArgument, "no group \"" + name + "\" on this machine");
+}
+
+Result<void> apply_ceiling(const std::string& word, AccessRule* rule) {
+  const auto equals = word.find('=');
+  const std::string key = word.substr(0, equals);
+  const std::string value = equals == std::string::npos ? std::string() : word.substr(equals + 1);
+  if (key == "no-online" && equals == std::string::npos) {
+    rule->online = false;
+  } else if (key == "max-memory") {
+    CARVE_TRY(rule->max_memory, codec::parse_bytes(key, value));
+  } else if (key == "max-cores") {
+    CARVE_TRY(const auto number, codec::parse_count(key, value, 1, 100, "hundredths of a card"));
+    rule->max_compute = static_cast<std::uint32_t>(number);
+  } else if (key == "max-cards") {
+    CARVE_TRY(const auto number, codec::parse_count(key, value, 1, kMaxCardsPerRequest, "cards"));
+    rule->max_cards = static_cast<std::uint32_t>(number);
+  } else if (key == "max-slices") {
+    CARVE_TRY(const auto number, codec::parse_count(key, value, 1, 100000, "slices"));
+    rule->max_slices = static_cast<std::uint32_t>(number);
+  } else {
+    return fail(Code::kInvalidArgument, "\"" + word +
+                                            "\" is no ceiling; legal are max-memory=4Gi, max-cores=30, max-cards=2, "
+                                            "max-slices=3 and no-online");
+  }
+  return {};
+}
+
+/// "user:alice max-memory=8Gi", "group:carve", "everyone max-slices=1".
+Result<AccessRule> access_rule(const std::string& text, bool allow) {
+  AccessRule rule;
+  rule.allow = allow;
+  rule.text = text;
+  std::istringstream words(text);
+  std::string who;
+  words >> who;
+  if (who.rfind("user:", 0) == 0) {
+    CARVE_TRY(rule.uid, user_id(who.substr(5)));
+  } else if (who.rfind("group:", 0) == 0) {
+    CARVE_TRY(rule.gid, group_id(who.substr(6)));
+  } else if (who != "everyone") {
+    return fail(Code::kInvalidArgument, "\"" + who + "\" is nobody; legal are user:NAME, group:NAME and everyone");
+  }
+  for (std::string word; words >> word;) CARVE_TRY_VOID(apply_ceiling(word, &rule));
+  return rule;
+}
+
+Result<BreachAction> breach_action(const std::string& key, const std::string& value) {
+  if (value == "kill") return BreachAction::kKill;
+  if (value == "throttle" && key == "on-compute-breach") return BreachAction::kThrottle;
+  if (value == "report") return BreachAction::kReport;
+  return fail(Code::kInvalidArgument, "\"" + value + "\" is no action; legal are kill, " +
+                                          (key == "on-compute-breach" ? "throttle, " : "") + "report");
+}
+
+Result<void> apply_line(const std::string& key, const std::string& value, bool flag_wins, HostOptions* o) {
+  const std::map<std::string, std::string*> folders = {
+      {"runtime-dir", &o->runtime_dir}, {"state-dir", &o->state_dir},     {"lib-dir", &o->lib_dir},
+      {"lib-source", &o->lib_source},   {"driver-root", &o->driver_root}, {"cdi-dir", &o->cdi_dir},
+      {"cgroup-root", &o->cgroup_root}};
+  if (const auto found = folders.find(key); found != folders.end()) {
+    if (value.empty() || value[0] != '/') {
+      return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
+    }
+    if (!flag_wins) *found->second = value;
+  } else if (key == "driver-mount") {
+    if (value.empty() || value[0] != '/') return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
+    o->driver_mounts.push_back(value);
+  } else if (key == "allow" || key == "deny") {
+    CARVE_TRY(auto rule, access_rule(value, key == "allow"));
+    o->access.push_back(std::move(rule));
+  } else if (key == "on-memory-breach") {
+    CARVE_TRY(o->on_memory, breach_action(key, value));
+  } else if (key == "on-compute-breach") {
+    CARVE_TRY(o->on_compute, breach_action(key, value));
+  } else {
+    return fail(Code::kInvalidArgument,
+                "unknown key; legal are runtime-dir, state-dir, lib-dir, lib-source, driver-root, cdi-dir, "
+                "cgroup-root, driver-mount, allow, deny, on-memory-breach, on-compute-breach");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
+                         HostOptions* options) {
+  CARVE_TRY(const auto text, read_text(path));
+  std::istringstream lines(text);
+  std::string problems;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    line = trimmed(line.substr(0, line.find('#')));
+    if (line.empty()) continue;
+    const auto equals = line.find('=');
+    const std::string key = trimmed(line.substr(0, equals));
+    const std::string value = equals == std::string::npos ? std::string() : trimmed(line.substr(equals + 1));
+    const bool flag_wins = std::find(set_by_flag.begin(), set_by_flag.end(), key) != set_by_flag.end();
+    const auto applied = equals == std::string::npos
+                             ? Result<void>(fail(Code::kInvalidArgument, "not of the form key = value"))
+                             : apply_line(key, value, flag_wins, options);
+    if (!applied) problems += fmt::format("\n  {}:{}: {}: {}", path, number, key, applied.error().what);
+  }
+  if (!problems.empty()) return fail(Code::kInvalidArgument, "configuration:" + problems);
+  return {};
+}
+
+}  // namespace carve::cmd

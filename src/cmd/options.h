@@ -1,0 +1,117 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/agent/access.h"
+#include "app/agent/agent.h"
+#include "base/result.h"
+#include "codec/dialects/run_request.h"
+
+// What the command line and the configuration file come to. defaults < file < flag, no other source.
+namespace carve::cmd {
+
+/// Exit codes: `carve run` ends with its command's code; these are carve's own.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;         // a flag, a value, the configuration file
+inline constexpr int kExitRunFailed = 125;   // carve run: no slice, or no way into it
+inline constexpr int kExitCannotExecute = 126;
+inline constexpr int kExitNotFound = 127;
+
+/// Folders of this host. Empty: the default, or found out.
+struct HostOptions {
+  std::string config;                           // file; empty: /etc/carve/carve.conf when it exists
+  std::string runtime_dir = "/run/carve";       // sockets, pages, slices
+  std::string state_dir = "/var/lib/carve";     // journal
+  std::string lib_dir;                          // <state_dir>/lib
+  std::string lib_source;                       // folder of libcarve-*.so; beside the executable
+  std::string driver_root;                      // where the driver's libraries are; the loader's search
+  std::string cdi_dir = "/var/run/cdi";
+  std::string cgroup_root;                      // <cgroup2 mount>/carve
+  std::vector<std::string> driver_mounts;       // what the driver needs in containers besides
+  std::vector<AccessRule> access;               // who may ask; without any: group carve
+  BreachAction on_memory = BreachAction::kKill;
+  BreachAction on_compute = BreachAction::kThrottle;
+
+  [[nodiscard]] std::string agent_socket() const { return runtime_dir + "/agent.sock"; }
+  [[nodiscard]] std::string slices_dir() const { return runtime_dir + "/slices"; }
+  [[nodiscard]] std::string libraries() const { return lib_dir.empty() ? state_dir + "/lib" : lib_dir; }
+};
+
+struct UpOptions {
+  HostOptions host;
+  std::string simulate;   // profile; empty: the real driver
+  bool check_config = false;
+};
+
+struct DownOptions {
+  HostOptions host;
+  bool force = false;
+};
+
+struct AskOptions {
+  codec::RunWords words;
+  bool whole = false;
+  std::string policy = "binpack";
+  std::optional<std::string> wait;  // "" : for ever
+};
+
+struct RunOptions {
+  HostOptions host;
+  AskOptions ask;
+  std::vector<std::string> command;
+};
+
+struct SliceOptions {
+  HostOptions host;
+  AskOptions ask;
+  std::string id;
+  bool force = false;
+  std::string output = "text";
+};
+
+struct ViewOptions {
+  HostOptions host;
+  std::string output = "text";
+  bool once = false;
+  std::string every = "1s";
+};
+
+int run_up(const UpOptions& options);
+int run_down(const DownOptions& options);
+int run_agent(const HostOptions& options);
+int run_worker(const std::string& driver_root);
+int run_command(const RunOptions& options);
+int slice_create(const SliceOptions& options);
+int slice_delete(const SliceOptions& options);
+int slice_list(const SliceOptions& options);
+int inspect(const ViewOptions& options);
+int top(const ViewOptions& options);
+int doctor(const ViewOptions& options);
+int version(const ViewOptions& options);
+
+/// Reads the file into `options` (what flags set wins, by `set_by_flag`: names without dashes).
+///   errors  kInvalidArgument: every line that is wrong, with its number; unknown keys are wrong
+[[nodiscard]] Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
+                                       HostOptions* options);
+
+/// "500ms", "60s", "5m", "2h". kInvalidArgument names the field and the legal units.
+[[nodiscard]] Result<std::chrono::milliseconds> parse_duration(const std::string& field, const std::string& text);
+
+/// The request that the words stand for, ready to be sent.
+[[nodiscard]] Result<AllocateRequest> request_of(const AskOptions& ask);
+
+/// Prints "carve: <what>" to stderr and gives the exit code that fits.
+int report(const Error& error, int otherwise = kExitFailed);
+
+inline constexpr char kVersion[] = CARVE_VERSION;
+inline constexpr char kCommit[] = CARVE_COMMIT;
+
+/// This executable's path, and the folder it lies in.
+[[nodiscard]] std::string own_path();
+[[nodiscard]] std::string own_folder();
+
+}  // namespace carve::cmd

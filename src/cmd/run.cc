@@ -1,0 +1,57 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "adapter/api/client.h"
+#include "adapter/mountns/enclosure.h"
+#include "cmd/options.h"
+
+// carve run: this process asks for the slice, moves into its cgroup and its view of the machine, and becomes
+// the command. So signals, terminal, job control and exit code are the command's own, and nothing of ours
+// stays in between.
+namespace carve::cmd {
+namespace {
+
+Result<Grant> ask_for_slice(AgentApi& agent, AllocateRequest request) {
+  const auto wait = request.wait;
+  request.wait.reset();
+  auto grant = agent.allocate({}, request, {});
+  if (grant || !wait || grant.error().code != Code::kResourceExhausted) return grant;
+  std::fprintf(stderr, "carve: waiting: %s\n", grant.error().what.c_str());
+  request.wait = wait;
+  return agent.allocate({}, request, {});
+}
+
+[[noreturn]] void become(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  const int err = errno;
+  std::fprintf(stderr, "carve: %s: %s\n", argv[0], std::strerror(err));
+  ::_exit(err == ENOENT ? kExitNotFound : kExitCannotExecute);
+}
+
+}  // namespace
+
+int run_command(const RunOptions& options) {
+  auto request = request_of(options.ask);
+  if (!request) return report(request.error());
+  for (const auto& word : options.command) request->name += (request->name.empty() ? "" : " ") + word;
+  request->name = request->name.substr(0, 200);
+  api::Client agent(options.host.agent_socket());
+  const auto grant = ask_for_slice(agent, *request);
+  if (!grant) return report(grant.error(), kExitRunFailed);
+  if (const auto joined = agent.join({}, grant->slice); !joined) {
+    static_cast<void>(agent.release({}, grant->slice, true));
+    return report(joined.error(), kExitRunFailed);
+  }
+  // From here on the slice ends with this process.
+  const auto plan = mountns::plan_for(*grant, ::geteuid() != 0);
+  if (const auto entered = mountns::enter(plan); !entered) return report(entered.error(), kExitRunFailed);
+  become(options.command);
+}
+
+}  // namespace carve::cmd

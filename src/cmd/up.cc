@@ -1,0 +1,271 @@
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "abi/hello.h"
+#include "adapter/api/client.h"
+#include "adapter/cgroup/cgroup2.h"
+#include "adapter/process/text_file.h"
+#include "app/cli/views.h"
+#include "cmd/options.h"
+#include "cmd/services.h"
+#include "cmd/simulated.h"
+
+// carve up: starts arbiter, agent and (simulated) driver, starts them again when they die, and may itself be
+// killed: they go on, and the next `carve up` takes them over. carve down: the clean end.
+namespace carve::cmd {
+namespace {
+
+constexpr std::chrono::seconds kReadyWithin{30};
+constexpr std::chrono::seconds kGrace{5};
+
+std::vector<std::string> host_flags(const HostOptions& host) {
+  std::vector<std::string> flags = {"--runtime-dir", host.runtime_dir, "--state-dir", host.state_dir,
+                                    "--cdi-dir",     host.cdi_dir,     "--lib-dir",   host.libraries()};
+  const auto add = [&flags](const char* flag, const std::string& value) {
+    if (!value.empty()) flags.insert(flags.end(), {flag, value});
+  };
+  add("--lib-source", host.lib_source);
+  add("--driver-root", host.driver_root);
+  add("--cgroup-root", host.cgroup_root);
+  add("--config", host.config);
+  return flags;
+}
+
+std::vector<Service> services_of(const UpOptions& options, const HostOptions& host, const SimulatedDriver& simulated) {
+  std::vector<Service> services;
+  if (!options.simulate.empty()) {
+    services.emplace_back("driver", simulated.program,
+                          std::vector<std::string>{"--profile", options.simulate, "--socket", simulated.socket},
+                          host.runtime_dir);
+  }
+  services.emplace_back("arbiter", own_path(), std::vector<std::string>{"arbiter", "--runtime-dir", host.runtime_dir},
+                        host.runtime_dir);
+  std::vector<std::string> agent = {"agent", "--standalone"};
+  const auto flags = host_flags(host);
+  agent.insert(agent.end(), flags.begin(), flags.end());
+  for (const auto& mount : host.driver_mounts) agent.insert(agent.end(), {"--driver-mount", mount});
+  services.emplace_back("agent", own_path(), agent, host.runtime_dir);
+  return services;
+}
+
+bool wait_for_path(const std::string& path, const Service& service, std::chrono::milliseconds timeout) {
+  for (auto left = timeout; left.count() > 0; left -= std::chrono::milliseconds(20)) {
+    if (::access(path.c_str(), F_OK) == 0) return true;
+    if (!service.lives()) return false;
+    ::poll(nullptr, 0, 20);
+  }
+  return false;
+}
+
+/// Until the agent and the arbiter answer and the cards are known, or somebody died, or the time is over.
+Result<AgentView> wait_ready(const HostOptions& host, const std::vector<Service>& services) {
+  api::Client agent(host.agent_socket());
+  const SystemClock clock;
+  const auto deadline = clock.now() + kReadyWithin;
+  Result<AgentView> view = fail(Code::kUnavailable, "not asked yet");
+  while (clock.now() < deadline) {
+    view = agent.view({});
+    const bool driver_known = view && (view->gpu_state == "ok" || view->gpu_state == "absent");
+    if (view && view->arbiter_state == "ok" && driver_known) return view;
+    for (const auto& service : services) {
+      if (service.lives()) continue;
+      return fail(Code::kUnavailable, service.name() + " died at once:\n" + service.last_words());
+    }
+    ::poll(nullptr, 0, 25);
+  }
+  if (view) return view;  // it runs; what is missing is shown
+  return fail(Code::kDeadlineExceeded, "not ready after 30 s: " + view.error().what);
+}
+
+Result<std::string> cgroup_folder(const HostOptions& host) {
+  if (!host.cgroup_root.empty()) return host.cgroup_root;
+  CARVE_TRY(const auto mount, Cgroup2::find_mount());
+  return mount + "/carve";
+}
+
+/// Slices that still live: by the agent's word, or where it is away by their cgroups.
+std::vector<std::string> living_slices(const HostOptions& host) {
+  std::vector<std::string> ids;
+  if (const auto view = api::Client(host.agent_socket()).view({})) {
+    for (const auto& slice : view->slices) ids.push_back(slice.id);
+    return ids;
+  }
+  const auto folder = cgroup_folder(host);
+  const auto names = folder ? list_folder(*folder) : Result<std::vector<std::string>>(fail(Code::kNotFound, ""));
+  for (const auto& name : names ? *names : std::vector<std::string>()) {
+    const auto events = read_text(*folder + "/" + name + "/cgroup.events");
+    if (events && events->find("populated 1") != std::string::npos) ids.push_back(name);
+  }
+  return ids;
+}
+
+/// Everything that was made and is not needed for looking back: sockets, locks, empty folders. Logs stay.
+void clean(const HostOptions& host, std::vector<Service>& services) {
+  for (auto& service : services) service.forget();
+  for (const char* name : {"/agent.sock", "/mask", "/up.lock"}) ::unlink((host.runtime_dir + name).c_str());
+  ::rmdir(host.slices_dir().c_str());
+  if (const auto folder = cgroup_folder(host)) ::rmdir(folder->c_str());
+  const std::string driver = abi::kDriverFolder;
+  ::rmdir(driver.c_str());
+  ::rmdir(driver.substr(0, driver.rfind('/')).c_str());
+}
+
+void stop_all(std::vector<Service>& services) {
+  // The agent first: it tells the arbiter nothing more; the driver last.
+  for (auto it = services.rbegin(); it != services.rend(); ++it) it->stop(kGrace);
+}
+
+/// Runs until a signal to stop; starts again what dies.
+void supervise(std::vector<Service>& services, int signal_fd) {
+  const SystemClock clock;
+  for (;;) {
+    std::vector<pollfd> items = {{signal_fd, POLLIN, 0}};
+    bool waiting = false;
+    for (auto& service : services) {
+      if (service.tend(clock.now())) {
+        std::fprintf(stderr, "carve: %s died, %s\n", service.name().c_str(),
+                     service.lives() ? "it is started again" : "it will be started again");
+      }
+      waiting = waiting || !service.lives();
+      if (service.pidfd() >= 0) items.push_back({service.pidfd(), POLLIN, 0});
+    }
+    ::poll(items.data(), items.size(), waiting ? 50 : -1);
+    if ((items[0].revents & POLLIN) != 0) return;
+  }
+}
+
+int stop_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGTERM);
+  ::sigaddset(&set, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  return ::signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+Result<void> start_all(std::vector<Service>& services, const SimulatedDriver& simulated) {
+  for (auto& service : services) {
+    CARVE_TRY(const bool adopted, service.adopt());
+    if (adopted) {
+      std::fprintf(stderr, "carve: takes over the %s that still runs (process %d)\n", service.name().c_str(),
+                   static_cast<int>(service.pid()));
+      continue;
+    }
+    if (auto started = service.start(); !started) return fail_in("start " + service.name(), started.error());
+    if (service.name() == "driver" && !wait_for_path(simulated.socket, service, std::chrono::seconds(10))) {
+      return fail(Code::kInvalidArgument, "--simulate: " + service.last_words());
+    }
+  }
+  return {};
+}
+
+int end_of_up(const HostOptions& host, std::vector<Service>& services) {
+  const auto living = living_slices(host);
+  if (living.empty()) {
+    stop_all(services);
+    clean(host, services);
+    std::printf("carve: stopped\n");
+    return kExitOk;
+  }
+  std::printf("carve: %zu slice(s) still run (%s, …): arbiter and agent go on for them. `carve up` takes over again, "
+              "`carve down --force` ends them.\n", living.size(), living.front().c_str());
+  return kExitOk;
+}
+
+tl::unexpected<Error> needs_root(const char* what) {
+  return fail(Code::kPermissionDenied, std::string(what) + " needs root: it makes cgroups, mount points and sockets");
+}
+
+}  // namespace
+
+int run_up(const UpOptions& options) {
+  if (options.check_config) {
+    std::printf("carve: the configuration is valid\n");
+    return kExitOk;
+  }
+  if (::geteuid() != 0) return report(needs_root("carve up").value());
+  HostOptions host = options.host;
+  if (auto made = make_folders(host.runtime_dir, 0755); !made) return report(made.error());
+  auto lock = LockFile::take(host.runtime_dir + "/up.lock");
+  if (!lock && lock.error().code == Code::kAlreadyExists) {
+    return report({Code::kAlreadyExists, "`carve up` already runs: " + lock.error().what + "; `carve down` stops it"});
+  }
+  if (!lock) return report(lock.error());
+  SimulatedDriver simulated;
+  if (!options.simulate.empty()) {
+    auto prepared = prepare_simulated(host);
+    if (!prepared) return report(prepared.error());
+    simulated = *prepared;
+    host.driver_root = simulated.driver_root;
+    host.driver_mounts.push_back(simulated.mount);
+  }
+  const Fd signals(stop_signals());
+  auto services = services_of(options, host, simulated);
+  auto started = start_all(services, simulated);
+  Result<AgentView> view;
+  if (started) {
+    view = wait_ready(host, services);
+    if (!view) started = tl::unexpected(view.error());
+  }
+  if (!started) {
+    const int code = report(started.error());
+    if (living_slices(host).empty() && started.error().code != Code::kFailedPrecondition) {
+      stop_all(services);
+      clean(host, services);
+    }
+    return code;
+  }
+  std::printf("ready: %s; agent at %s, logs in %s/log%s\n", cli::describe_cards(*view).c_str(),
+              host.agent_socket().c_str(), host.runtime_dir.c_str(),
+              view->library_error.empty() && view->cgroup_error.empty() ? "" : "; something is wrong: see `carve doctor`");
+  std::fflush(stdout);
+  supervise(services, signals.get());
+  return end_of_up(host, services);
+}
+
+int run_down(const DownOptions& options) {
+  if (::geteuid() != 0) return report(needs_root("carve down").value());
+  const HostOptions& host = options.host;
+  auto living = living_slices(host);
+  if (!living.empty() && !options.force) {
+    return report({Code::kFailedPrecondition,
+                   fmt::format("{} slice(s) still live ({}, …): end them first (`carve slice list`), or --force kills "
+                               "them", living.size(), living.front())});
+  }
+  api::Client agent(host.agent_socket());
+  for (const auto& id : living) {
+    if (agent.release({}, id, true)) continue;
+    const auto folder = cgroup_folder(host);
+    if (folder) static_cast<void>(write_text(*folder + "/" + id + "/cgroup.kill", "1"));
+  }
+  for (int i = 0; i < 250 && !living_slices(host).empty(); ++i) ::poll(nullptr, 0, 20);
+  if (const auto supervisor = LockFile::holder(host.runtime_dir + "/up.lock")) {
+    const auto process = open_process(*supervisor);
+    if (process) {
+      send_signal(*process, SIGTERM);
+      send_signal(*process, SIGCONT);
+      if (!wait_gone(*process, std::chrono::seconds(30))) {
+        return report({Code::kDeadlineExceeded, fmt::format("`carve up` (process {}) did not stop within 30 s", *supervisor)});
+      }
+    }
+  }
+  // What a killed supervisor left behind.
+  std::vector<Service> left;
+  for (const char* name : {"driver", "arbiter", "agent"}) {
+    const auto holder = LockFile::holder(host.runtime_dir + "/" + name + ".lock");
+    if (holder) {
+      if (const auto process = open_process(*holder)) stop_child(*process, kGrace);
+    }
+    left.emplace_back(name, "", std::vector<std::string>(), host.runtime_dir);
+  }
+  clean(host, left);
+  std::printf("carve: down\n");
+  return kExitOk;
+}
+
+}  // namespace carve::cmd

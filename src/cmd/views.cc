@@ -1,0 +1,158 @@
+#include "app/cli/views.h"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <linux/magic.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "abi/page.h"
+#include "adapter/api/client.h"
+#include "adapter/api/messages.h"
+#include "adapter/cgroup/cgroup2.h"
+#include "adapter/mountns/library_store.h"
+#include "adapter/process/spawn.h"
+#include "adapter/process/text_file.h"
+#include "app/cli/doctor.h"
+#include "cmd/options.h"
+
+namespace carve::cmd {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+void on_signal(int) { interrupted = 1; }
+
+int number_in(const std::string& path, int otherwise) {
+  const auto text = read_text(path, 32);
+  return text ? std::atoi(text->c_str()) : otherwise;
+}
+
+std::string user_namespaces_error() {
+  if (number_in("/proc/sys/user/max_user_namespaces", 1) == 0) return "sysctl user.max_user_namespaces is 0";
+  if (number_in("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0) {
+    return "sysctl kernel.unprivileged_userns_clone is 0";
+  }
+  if (number_in("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", 0) == 1) {
+    return "sysctl kernel.apparmor_restrict_unprivileged_userns is 1";
+  }
+  return {};
+}
+
+bool folder_writable(const std::string& folder, std::string* why) {
+  struct statvfs info = {};
+  if (::statvfs(folder.c_str(), &info) != 0) {
+    *why = folder + ": no such folder";
+    return false;
+  }
+  if ((info.f_flag & ST_RDONLY) != 0) {
+    *why = folder + " is on a read-only file system";
+    return false;
+  }
+  return true;
+}
+
+cli::HostFacts look_at_host(const HostOptions& options, const std::optional<AgentView>& view) {
+  cli::HostFacts facts;
+  facts.runtime_folder = options.runtime_dir;
+  facts.state_folder = options.state_dir;
+  facts.library_folder = options.libraries();
+  facts.supervisor_lives = LockFile::holder(options.runtime_dir + "/up.lock").has_value();
+  facts.agent_lives = LockFile::holder(options.runtime_dir + "/agent.lock").has_value();
+  facts.arbiter_lives = LockFile::holder(options.runtime_dir + "/arbiter.lock").has_value();
+  facts.agent_socket_exists = ::access(options.agent_socket().c_str(), F_OK) == 0;
+  struct statfs fs = {};
+  facts.runtime_exists = ::statfs(options.runtime_dir.c_str(), &fs) == 0;
+  facts.runtime_on_tmpfs = facts.runtime_exists && fs.f_type == TMPFS_MAGIC;
+  if (view || ::access(facts.library_folder.c_str(), F_OK) == 0) {
+    facts.libraries_noexec = !mountns::LibraryStore::check_executable(facts.library_folder);
+  }
+  if (view || ::access(facts.state_folder.c_str(), F_OK) == 0) {
+    folder_writable(facts.state_folder, &facts.state_error);
+    struct statvfs disk = {};
+    if (::statvfs(facts.state_folder.c_str(), &disk) == 0) facts.state_free = Bytes(disk.f_bavail * disk.f_frsize);
+  }
+  if (const auto mount = Cgroup2::find_mount(); !mount) facts.cgroup_error = mount.error().what;
+  if (view && facts.cgroup_error.empty()) facts.cgroup_error = view->cgroup_error;
+  facts.user_namespaces_error = user_namespaces_error();
+  const auto filesystems = read_text("/proc/filesystems");
+  facts.overlay_known = !filesystems || filesystems->find("overlay") != std::string::npos;
+  for (const auto& card : view ? view->cards : std::vector<CardView>()) {
+    const std::string node = "/dev/nvidia" + std::to_string(card.card.minor);
+    if (card.card.minor >= 0 && ::access(node.c_str(), F_OK) != 0) facts.missing_nodes.push_back(node);
+  }
+  return facts;
+}
+
+}  // namespace
+
+int inspect(const ViewOptions& options) {
+  api::Client agent(options.host.agent_socket());
+  const auto view = agent.view({});
+  if (!view) return report(view.error());
+  if (options.output == "json") {
+    std::printf("%s\n", api::to_json(*view).c_str());
+  } else {
+    std::printf("%s", cli::render_inspect(*view).c_str());
+  }
+  return kExitOk;
+}
+
+int top(const ViewOptions& options) {
+  const auto every = parse_duration("--every", options.every);
+  if (!every) return report(every.error());
+  if (every->count() < 100) {
+    return report({Code::kInvalidArgument, "--every: " + options.every + " is below 100ms"});
+  }
+  api::Client agent(options.host.agent_socket());
+  const bool live = !options.once && options.output == "text" && ::isatty(STDOUT_FILENO) != 0;
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  if (live) std::printf("\x1b[?1049h\x1b[?25l");
+  int code = kExitOk;
+  while (interrupted == 0) {
+    const auto view = agent.view({});
+    if (live) std::printf("\x1b[H\x1b[2J");
+    if (!view && !live) {
+      code = report(view.error());
+      break;
+    }
+    if (options.output == "json") {
+      std::printf("%s\n", api::to_json(*view).c_str());
+    } else {
+      std::printf("%s", view ? cli::render_top(*view).c_str() : (view.error().what + "\n").c_str());
+    }
+    std::fflush(stdout);
+    if (options.once) break;
+    timespec pause = {every->count() / 1000, every->count() % 1000 * 1'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  if (live) std::printf("\x1b[?25h\x1b[?1049l");
+  return code;
+}
+
+int doctor(const ViewOptions& options) {
+  api::Client agent(options.host.agent_socket());
+  auto asked = agent.view({});
+  std::optional<AgentView> view;
+  if (asked) view = *asked;
+  auto facts = look_at_host(options.host, view);
+  if (!asked) facts.agent_error = asked.error().what;
+  const auto findings = cli::diagnose(facts, view);
+  std::printf("%s", cli::render_findings(findings, view).c_str());
+  return cli::anything_wrong(findings) ? kExitFailed : kExitOk;
+}
+
+int version(const ViewOptions& options) {
+  std::printf("carve %s\ncommit %s\npage ABI %u (reads from %u)\n", kVersion, kCommit, abi::kPageAbi, abi::kPageAbiMin);
+  if (const auto view = api::Client(options.host.agent_socket()).view({})) {
+    std::printf("agent %s, page ABI %u, driver %s\n", view->version.c_str(), view->page_abi, view->driver_version.c_str());
+  }
+  return kExitOk;
+}
+
+}  // namespace carve::cmd
