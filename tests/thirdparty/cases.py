@@ -33,8 +33,10 @@ class Context:
 
     def program(self, *command, env=None, timeout=TIMEOUT):
         """Output of the program (behind the prefix); Failed when it fails."""
-        r = subprocess.run(self.within + list(command), capture_output=True, text=True,
-                           timeout=timeout, env=dict(os.environ, **(env or {})))
+        # Variables are set behind the prefix: what makes a slice may take some away.
+        settings = [f'{name}={value}' for name, value in (env or {}).items()]
+        r = subprocess.run(self.within + ['env'] + settings + list(command), capture_output=True,
+                           text=True, timeout=timeout)
         if r.returncode != 0:
             raise Failed(f'{os.path.basename(command[0])} exit code {r.returncode}:\n'
                          f'{r.stdout[-3000:]}{r.stderr[-3000:]}')

@@ -4,8 +4,9 @@
   run.py --build <build folder> <case> [--profile h200x2] [--within "<command prefix>"]
 
 Exit code 0: it holds; 1: it does not; 77: the program cannot be had here (the reason is printed).
---within puts every program behind a prefix, such as "carve run --memory 4Gi --cores 30 --", and
---cards / --memory then say what it must see there; the programs and their checks are the same.
+--slice runs the same program, with the same checks, inside a slice of one card: libcarve under the
+driver's names, 4 GiB and 30 %. --within puts it behind any prefix, such as "carve run --memory 4Gi
+--cores 30 --", and --cards / --memory then say what it must see there.
 """
 import argparse
 import os
@@ -21,9 +22,12 @@ import fetch  # noqa: E402
 import stage  # noqa: E402
 
 SKIP = 77
+SLICE_BYTES = 4 << 30
+SLICE_CORES = 30
 # What the profiles of sim/model/profiles.cc are, in bytes of card memory and by name; said here a
 # second time on purpose: the tests do not ask the code under test.
 MACHINES = {
+    'h200x1': {'cards': 1, 'memory': 143771 << 20, 'name': 'NVIDIA H200 (SIMULATED)'},
     'h200x2': {'cards': 2, 'memory': 143771 << 20, 'name': 'NVIDIA H200 (SIMULATED)'},
     't4x1': {'cards': 1, 'memory': 15360 << 20, 'name': 'Tesla T4 (SIMULATED)'},
     'a100x8': {'cards': 8, 'memory': 81920 << 20, 'name': 'NVIDIA A100-SXM4-80GB (SIMULATED)'},
@@ -36,6 +40,13 @@ def enter_namespace(arguments):
         sys.exit(SKIP)
     os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable,
                           os.path.abspath(__file__), '--staged'] + arguments)
+
+
+def slice_prefix(build):
+    """carve-in-slice: the mounts and the socket of a slice, with grants that stand still."""
+    return [f'{build}/bin/carve-in-slice', f'{build}/sim/lib', f'{build}/preload/libcarve-cuda.so',
+            f'{build}/preload/libcarve-nvml.so', stage.first_uuid(build), str(SLICE_BYTES),
+            str(SLICE_CORES), '--']
 
 
 def expectations(options):
@@ -52,11 +63,14 @@ def main():
     parser.add_argument('--build', required=True)
     parser.add_argument('--profile', default='h200x2', choices=sorted(MACHINES))
     parser.add_argument('--within', default='')
+    parser.add_argument('--slice', action='store_true')
     parser.add_argument('--cards', type=int)
     parser.add_argument('--memory', type=int)
     parser.add_argument('--staged', action='store_true')
     parser.add_argument('case', choices=sorted(cases.CASES))
     options = parser.parse_args()
+    if options.slice:
+        options.profile, options.cards, options.memory = 'h200x1', 1, SLICE_BYTES
     case = cases.CASES[options.case]
     try:
         prepared = case.prepare(os.path.abspath(options.build))
@@ -68,7 +82,9 @@ def main():
         if not case.needs_cards:
             case.run(context)
         else:
-            with stage.Stage(context.build, options.profile):
+            with stage.Stage(context.build, options.profile, not options.slice):
+                if options.slice:
+                    context.within = slice_prefix(context.build)
                 case.run(context)
     except fetch.Unavailable as reason:
         print(f'SKIP: {reason}')

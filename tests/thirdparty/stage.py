@@ -13,15 +13,18 @@ LIBRARIES = '/usr/lib/x86_64-linux-gnu'
 
 
 class Stage:
-    def __init__(self, build, profile):
+    def __init__(self, build, profile, driver_in_place=True):
         self.build = build
         self.profile = profile
+        self.driver_in_place = driver_in_place  # else somebody else puts it under the usual names
         self.daemon = None
 
     def __enter__(self):
         _mount('tmpfs', '/run', 'tmpfs')
         _private_dev()
-        _mount('overlay', LIBRARIES, 'overlay', f'lowerdir={self.build}/sim/lib:{LIBRARIES}')
+        if self.driver_in_place:
+            _mount('overlay', LIBRARIES, 'overlay',
+                   f'lowerdir={self.build}/sim/lib:{LIBRARIES}')
         os.makedirs('/run/nvidia-sim')
         read_end, write_end = os.pipe()
         self.daemon = subprocess.Popen(
@@ -40,6 +43,17 @@ class Stage:
         except subprocess.TimeoutExpired:
             self.daemon.kill()
             self.daemon.wait()
+
+
+def first_uuid(build):
+    """The first card's UUID, asked of the simulated NVML itself."""
+    nvml = ctypes.CDLL(f'{build}/sim/lib/libnvidia-ml.so.1')
+    device, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)):
+        raise RuntimeError('the simulated NVML shows no card')
+    nvml.nvmlDeviceGetUUID(device, text, 96)
+    nvml.nvmlShutdown()
+    return text.value.decode()
 
 
 def _mount(source, target, kind, options='', flags=0):
