@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "app/arbiter/wire.h"
+
 namespace carve::arbiter {
 namespace {
 

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "abi/control.h"
+#include "base/fd.h"
+#include "port/pages.h"
+
+namespace carve {
+
+/// The arbiter, over its control socket. Keeps duplicates of every slice's account pages and listening socket, and
+/// hands them to an arbiter that was started anew before anything else is said to it: running slices lose nothing.
+class ArbiterClient final : public Pages {
+ public:
+  /// `socket_path`: <runtime>/arbiter/control. Connects at the first call, and again whenever it has to.
+  explicit ArbiterClient(std::string socket_path) : path_(std::move(socket_path)) {}
+
+  Result<void> put(const PageOrder& order) override;
+  Result<void> drop(const std::string& id) override;
+  Result<std::vector<PageSlice>> list() override;
+  Result<void> set_overhead(const std::string& id, std::uint32_t card_index, Bytes overhead) override;
+
+ private:
+  struct Kept {
+    abi::ControlRequest order;
+    std::vector<Fd> fds;  // account pages in card order, then the listening socket
+  };
+  Result<void> connect_if_needed();
+  Result<void> adopt_all();
+  Result<abi::ControlReply> ask(const abi::ControlRequest& request, const std::vector<Fd>& fds,
+                                std::vector<Fd>* received);
+  Result<abi::ControlReply> receive(std::vector<Fd>* received);
+  Result<abi::ControlReply> ask_connected(const abi::ControlRequest& request, std::vector<Fd>* received);
+
+  std::mutex mutex_;  // one call at a time; each has a deadline of 2 s
+  std::string path_;
+  Fd socket_;
+  std::map<std::string, Kept> kept_;
+};
+
+}  // namespace carve
