@@ -53,6 +53,7 @@ class Case:
     prepare: Callable[[str], Any]  # gets the build folder
     run: Callable[[Context], None]
     needs_cards: bool = True
+    computes: bool = False  # makes a context and takes memory: the driver's account must know it
 
 
 def workout(script, *more):
@@ -246,18 +247,18 @@ CASES = {
     'exports': Case(lambda _: None, exports, needs_cards=False),
     'proc_address': Case(headers, proc_address, needs_cards=False),
     'proc_address_oracle': Case(debian('driver535'), proc_address_oracle, needs_cards=False),
-    'cuda_bindings_13': Case(lambda b: (py13(b), py13(b)), cuda_bindings),
-    'cuda_bindings_12': Case(lambda b: (fetch.python_set('py12'), py13(b)), cuda_bindings),
-    'cuda_core': Case(py13, workout('cuda_core_workout.py')),
-    'tinygrad': Case(py13, workout('tinygrad_workout.py')),
+    'cuda_bindings_13': Case(lambda b: (py13(b), py13(b)), cuda_bindings, computes=True),
+    'cuda_bindings_12': Case(lambda b: (fetch.python_set('py12'), py13(b)), cuda_bindings, computes=True),
+    'cuda_core': Case(py13, workout('cuda_core_workout.py'), computes=True),
+    'tinygrad': Case(py13, workout('tinygrad_workout.py'), computes=True),
     'nvidia_ml_py': Case(py13, workout('nvml_workout.py')),
-    'nvidia_ml_py_with_context': Case(py13, workout('nvml_workout.py', '--hold', str(1 << 30))),
+    'nvidia_ml_py_with_context': Case(py13, workout('nvml_workout.py', '--hold', str(1 << 30)), computes=True),
     'nvitop': Case(py13, nvitop),
     'gpustat': Case(py13, gpustat),
     'nvtop': Case(debian('contrib'), nvtop),
     'hwloc': Case(debian('contrib'), hwloc),
     'cudart_refused': Case(py13, cudart),
     # Minutes of download and compiling: label soak.
-    'numba_cuda': Case(lambda _: fetch.python_set('soak'), workout('numba_workout.py')),
-    'pycuda': Case(lambda b: (fetch.pycuda(b), py13(b)), pycuda),
+    'numba_cuda': Case(lambda _: fetch.python_set('soak'), workout('numba_workout.py'), computes=True),
+    'pycuda': Case(lambda b: (fetch.pycuda(b), py13(b)), pycuda, computes=True),
 }

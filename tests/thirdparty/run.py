@@ -9,6 +9,7 @@ driver's names, 4 GiB and 30 %. --within puts it behind any prefix, such as "car
 --cores 30 --", and --cards / --memory then say what it must see there.
 """
 import argparse
+import json
 import os
 import shlex
 import subprocess
@@ -40,6 +41,27 @@ def enter_namespace(arguments):
         sys.exit(SKIP)
     os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable,
                           os.path.abspath(__file__), '--staged'] + arguments)
+
+
+def check_account(context, in_slice):
+    """The truth afterwards, from the simulated driver: it was used, and all was given back; in a slice
+    never more than the slice was held, and nothing that the driver itself had to refuse."""
+    r = subprocess.run([f'{context.build}/bin/carve-simctl', 'account'], capture_output=True, text=True,
+                       timeout=30)
+    if r.returncode != 0:
+        raise cases.Failed(f'carve-simctl account: {r.stderr}')
+    rows = json.loads(r.stdout)['processes']
+    held = max((row['explicit_high_bytes'] for row in rows), default=0)
+    if held == 0:
+        raise cases.Failed('the simulated driver gave no memory to anybody: did the program use it?')
+    left = [row for row in rows if row['alive'] or row['explicit_bytes'] or row['context_bytes']]
+    if left:
+        raise cases.Failed(f'not given back: {left}')
+    refused = sum(row['refused'] for row in rows)
+    if in_slice and (held > SLICE_BYTES or refused):
+        raise cases.Failed(f'held {held} of {SLICE_BYTES} bytes; {refused} requests reached the driver '
+                           'although they did not fit')
+    print(f'account: most held at once {held >> 20} MiB, refused by the driver {refused}')
 
 
 def slice_prefix(build):
@@ -86,6 +108,8 @@ def main():
                 if options.slice:
                     context.within = slice_prefix(context.build)
                 case.run(context)
+                if case.computes:
+                    check_account(context, options.slice)
     except fetch.Unavailable as reason:
         print(f'SKIP: {reason}')
         sys.exit(SKIP)
