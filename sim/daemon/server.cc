@@ -19,14 +19,16 @@
 namespace carve::sim {
 namespace {
 
+constexpr int kAnswerBytes = 16 << 20;  // the longest list there can be, without anybody reading
+
 void send_reply(int socket, const Reply& reply, const void* records = nullptr) {
   iovec parts[2] = {{const_cast<Reply*>(&reply), sizeof reply},
                     {const_cast<void*>(records), std::size_t{reply.count} * reply.record_bytes}};
   msghdr message = {};
   message.msg_iov = parts;
   message.msg_iovlen = records != nullptr && reply.count > 0 ? 2 : 1;
-  // A client that does not read its answers loses them; the daemon never waits for anybody.
-  sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  // The daemon never waits for anybody: a client that does not read its answers loses its connection.
+  if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) shutdown(socket, SHUT_RDWR);
 }
 
 void answer(int socket, Status status, std::uint64_t a = 0) {
@@ -127,6 +129,7 @@ void Server::accept_client() {
   ucred peer = {};
   socklen_t size = sizeof peer;
   getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &kAnswerBytes, sizeof kAnswerBytes);
   auto client = std::make_unique<Client>();
   client->pid = peer.pid;
   client->socket = fd;
