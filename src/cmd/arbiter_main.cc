@@ -1,24 +1,36 @@
 #include "cmd/arbiter_main.h"
 
+#include <csignal>
+#include <thread>
+
+#include "adapter/arbiter/arbiter_client.h"
+#include "app/arbiter/arbiter.h"
+#include "base/log.h"
+
 namespace carve::cmd {
-namespace {
 
-/// Stands in until the arbiter's client is there.
-class NoArbiter final : public Pages {
- public:
-  Result<void> put(const PageOrder&) override { return away(); }
-  Result<void> drop(const std::string&) override { return away(); }
-  Result<std::vector<PageSlice>> list() override { return away(); }
-  Result<void> set_overhead(const std::string&, std::uint32_t, Bytes) override { return away(); }
+std::unique_ptr<Pages> make_pages(const HostOptions& options) {
+  return std::make_unique<ArbiterClient>(options.runtime_dir + "/arbiter/control");
+}
 
- private:
-  static tl::unexpected<Error> away() { return fail(Code::kUnavailable, "this build has no arbiter"); }
-};
-
-}  // namespace
-
-std::unique_ptr<Pages> make_pages(const HostOptions&) { return std::make_unique<NoArbiter>(); }
-
-int run_arbiter(const HostOptions&) { return report({Code::kUnimplemented, "this build has no arbiter"}); }
+int run_arbiter(const HostOptions& options) {
+  sigset_t stop_signals;
+  ::sigemptyset(&stop_signals);
+  ::sigaddset(&stop_signals, SIGTERM);
+  ::sigaddset(&stop_signals, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &stop_signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  Log log;
+  std::stop_source stop;
+  std::thread([stop, stop_signals]() mutable {
+    int signal = 0;
+    ::sigwait(&stop_signals, &signal);
+    stop.request_stop();
+  }).detach();  // ends with the process
+  arbiter::Options arbiter;
+  arbiter.runtime_folder = options.runtime_dir;
+  const auto ran = arbiter::run(arbiter, log, stop.get_token());
+  return ran ? kExitOk : report(ran.error());
+}
 
 }  // namespace carve::cmd
