@@ -1,6 +1,7 @@
 #include "sim/cuda/capture.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -16,6 +17,7 @@ struct Capture {
   std::uint64_t id = 0;
   Stream* origin = nullptr;
   int mode = 0;
+  std::uint64_t thread = 0;  // that began it
   bool invalid = false;
   bool ended = false;
   std::unordered_map<Stream*, std::vector<GraphNode*>>
@@ -25,13 +27,18 @@ struct Capture {
 namespace {
 
 std::mutex g_mutex;  // all captures: capturing is not a hot path
+std::vector<Capture*> g_active;
+std::atomic<int> g_active_count{0};
 enum : int { kNone = 0, kActive = 1, kInvalidated = 2 };
+enum : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 
 /// Wants the mutex. Takes all streams out of the capture.
 void finish(Capture* capture) {
   for (auto& [stream, tip] : capture->tips) stream->capture.store(nullptr);
   capture->tips.clear();
   capture->ended = true;
+  std::erase(g_active, capture);
+  g_active_count.store(static_cast<int>(g_active.size()));
 }
 
 void merge(std::vector<GraphNode*>* into, const std::vector<GraphNode*>& more) {
@@ -68,6 +75,9 @@ CUresult begin(CUstream handle, int mode, CUgraph graph, const CUgraphNode* need
   capture->id = Driver::get().next_id();
   capture->origin = stream;
   capture->mode = mode;
+  capture->thread = thread_state().number;
+  g_active.push_back(capture);
+  g_active_count.store(static_cast<int>(g_active.size()));
   capture->tips[stream] =
       n > 0 ? std::vector<GraphNode*>(needs, needs + n) : std::vector<GraphNode*>{};
   stream->capture.store(capture);
@@ -93,6 +103,8 @@ CUresult end(CUstream handle, CUgraph* out, std::uintptr_t zero) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
+  if (capture->mode != kRelaxed && capture->thread != thread_state().number)
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   const bool good = !capture->invalid;
   const bool whole = joined(*capture);
   finish(capture);
@@ -143,6 +155,34 @@ CUresult update(CUstream handle, CUgraphNode* nodes, std::size_t n, unsigned fla
 }
 
 }  // namespace
+
+CUresult refuse_unsafe_call() {
+  if (g_active_count.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+  const ThreadState& thread = thread_state();
+  if (thread.capture_mode == kRelaxed) return CUDA_SUCCESS;
+  const std::lock_guard lock(g_mutex);
+  CUresult rc = CUDA_SUCCESS;
+  for (Capture* capture : g_active) {
+    const bool own = capture->thread == thread.number && capture->mode != kRelaxed;
+    const bool global = capture->mode == kGlobal && thread.capture_mode == kGlobal;
+    if (!own && !global) continue;
+    capture->invalid = true;
+    rc = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return rc;
+}
+
+CUresult refuse_implicit(const Stream* stream) {
+  if (!stream->legacy || g_active_count.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+  const std::lock_guard lock(g_mutex);
+  for (Capture* capture : g_active)
+    for (const auto& [other, tip] : capture->tips)
+      if (other->blocking && other->context == stream->context) {
+        capture->invalid = true;
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+      }
+  return CUDA_SUCCESS;
+}
 
 CUresult refuse_while_capturing(Stream* stream) {
   Capture* capture = stream->capture.load(std::memory_order_relaxed);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/cuda/capture.h"
 #include "sim/cuda/stream.h"
 
 namespace carve::sim::cu {
@@ -187,6 +188,7 @@ CU_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
 
 CU_EXPORT CUresult cuCtxSynchronize() {
   CU_NEED_CONTEXT(context);
+  if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   return wait_context(context);
 }
 CU_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {

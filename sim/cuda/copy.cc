@@ -186,6 +186,9 @@ CUresult run_copy(Stream* stream, const CopyBox& box, bool wait) {
     body.copy = box;
     return capture_node(stream, body);
   }
+  if (const CUresult rc = refuse_implicit(stream); rc != CUDA_SUCCESS) return rc;
+  if (wait)
+    if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   CommandKind engine;
   const std::uint64_t duration = duration_of(box, &engine);
   in_order(stream, [box] { move_bytes(box); });
@@ -201,6 +204,9 @@ CUresult run_fill(Stream* stream, const Fill& fill, bool wait) {
     body.fill = fill;
     return capture_node(stream, body);
   }
+  if (const CUresult rc = refuse_implicit(stream); rc != CUDA_SUCCESS) return rc;
+  if (wait)
+    if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   in_order(stream, [fill] { fill_bytes(fill); });
   const std::uint64_t target = submit(stream, CommandKind::kCompute, duration_of(fill));
   return wait ? wait_for({stream->index, target}) : CUDA_SUCCESS;

@@ -373,6 +373,39 @@ TEST(Driver, CapturedForkAndJoinBecomesAGraphThatTakesTheSumOfItsTime) {
   });
 }
 
+TEST(Driver, WhatMustNotBeCalledDuringACaptureBreaksIt) {
+  in_child([] {
+    use_card();
+    void* spin = kernel("carve_spin_10us");
+    void *s = nullptr, *event = nullptr, *graph = nullptr;
+    ASSERT_EQ(cu("cuStreamCreate", &s, 0U), kOk);
+    ASSERT_EQ(cu("cuEventCreate", &event, 2U), kOk);
+    const auto capture_and = [&](int mode, const std::function<void()>& meanwhile) {
+      EXPECT_EQ(cu("cuStreamBeginCapture_v2", s, mode), kOk);
+      EXPECT_EQ(launch(spin, s), kOk);
+      std::thread(meanwhile).join();
+      return cu("cuStreamEndCapture", s, &graph);
+    };
+    const auto query = [&] { cu("cuEventQuery", event); };
+    const auto relaxed_query = [&] {
+      int mode = 2;
+      EXPECT_EQ(cu("cuThreadExchangeStreamCaptureMode", &mode), kOk);
+      EXPECT_EQ(cu("cuEventQuery", event), kOk);
+    };
+    EXPECT_EQ(capture_and(0, query), 901);          // global: another thread's query breaks it
+    EXPECT_EQ(capture_and(0, relaxed_query), kOk);  // unless that thread said "relaxed"
+    EXPECT_EQ(capture_and(1, query), kOk);          // thread-local: other threads may
+    EXPECT_EQ(capture_and(2, query), kOk);
+    Ptr p = 0;
+    EXPECT_EQ(cu("cuStreamBeginCapture_v2", s, 1), kOk);
+    EXPECT_EQ(cu("cuMemAlloc_v2", &p, kMiB), 900);  // its own thread may not
+    EXPECT_EQ(cu("cuStreamEndCapture", s, &graph), 901);
+    EXPECT_EQ(cu("cuStreamBeginCapture_v2", s, 0), kOk);
+    EXPECT_EQ(launch(spin, nullptr), 906);  // the default stream would wait for the capturing one
+    EXPECT_EQ(cu("cuStreamEndCapture", s, &graph), 901);
+  });
+}
+
 TEST(Driver, GraphMemoryIsChargedAtTheFirstLaunchAndTrimmed) {
   in_child([] {
     use_card();

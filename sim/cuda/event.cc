@@ -17,6 +17,7 @@ CUresult record(CUevent handle, CUstream stream_handle, std::uintptr_t zero) {
   Event* event = checked_event(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture.load() != nullptr) return capture_event_record(stream, event);
+  if (const CUresult rc = refuse_implicit(stream); rc != CUDA_SUCCESS) return rc;
   const std::lock_guard lock(event->mutex);
   const std::uint64_t target = submit(stream, CommandKind::kMark, 0, event->slot);
   event->point = {stream->index, target};
@@ -114,6 +115,7 @@ CU_EXPORT CUresult cuEventQuery(CUevent handle) {
   Event* event = checked_event(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   if (!event->recorded) return CUDA_SUCCESS;
   return reached(event->point) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -123,6 +125,7 @@ CU_EXPORT CUresult cuEventSynchronize(CUevent handle) {
   Event* event = checked_event(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   return event->recorded ? wait_for(event->point) : CUDA_SUCCESS;
 }
 

@@ -81,6 +81,7 @@ CUresult launch(Stream* stream, KernelCall& call, void** parameters, void** extr
     body.kernel = call;
     return capture_node(stream, body);
   }
+  if (const CUresult rc = refuse_implicit(stream); rc != CUDA_SUCCESS) return rc;
   if (parameters != nullptr && stream->host_pending.load(std::memory_order_relaxed) == 0) {
     call.parameters = parameters;
     compute(call);

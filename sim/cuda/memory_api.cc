@@ -1,5 +1,6 @@
 #include <cstdlib>
 
+#include "sim/cuda/capture.h"
 #include "sim/cuda/graph.h"
 #include "sim/cuda/memory.h"
 #include "sim/cuda/pool.h"
@@ -15,6 +16,7 @@ constexpr std::uint64_t kHostAlignment = 4096;
 CUresult allocate(CUdeviceptr* out, std::size_t size, BlockKind kind, unsigned flags) {
   CU_NEED_CONTEXT(context);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult unsafe = refuse_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
   Block block;
   const CUresult rc = Memory::get().allocate(context, size, kind, flags, &block);
   if (rc == CUDA_SUCCESS) *out = block.base;
@@ -24,6 +26,7 @@ CUresult allocate(CUdeviceptr* out, std::size_t size, BlockKind kind, unsigned f
 CUresult allocate_host(void** out, std::size_t size, unsigned flags) {
   CU_NEED_CONTEXT(context);
   if (out == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   void* at = std::aligned_alloc(kHostAlignment, round_to(size, kHostAlignment));
   if (at == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   Block block;
@@ -111,7 +114,9 @@ CU_EXPORT CUresult cuMemAllocManaged(CUdeviceptr* out, std::size_t size, unsigne
 
 CU_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
   CU_NEED_INIT();
-  return address == 0 ? CUDA_SUCCESS : free_device(address);
+  if (address == 0) return CUDA_SUCCESS;
+  if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
+  return free_device(address);
 }
 
 CU_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* size,

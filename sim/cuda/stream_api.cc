@@ -18,12 +18,14 @@ CUresult create(CUstream* out, unsigned flags, int priority) {
 CUresult synchronize(CUstream handle, std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (const CUresult rc = refuse_while_capturing(stream); rc != CUDA_SUCCESS) return rc;
+  if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   return wait_stream(stream);
 }
 
 CUresult query(CUstream handle, std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (const CUresult rc = refuse_while_capturing(stream); rc != CUDA_SUCCESS) return rc;
+  if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   if (stream->legacy && stream->context->blocking_streams.load() > 0) {
     const std::lock_guard lock(stream->context->mutex);
     for (const Stream* s : stream->context->streams)

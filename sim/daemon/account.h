@@ -20,6 +20,8 @@ class History {
   void add(std::uint64_t begin, std::uint64_t end);
   /// Activity in [begin, end), both multiples of kBucketNs; what is older than 130 s reads as 0.
   [[nodiscard]] std::uint64_t sum(std::uint64_t begin, std::uint64_t end) const;
+  /// Nothing more will be added: keeps only the buckets in which something happened.
+  void close();
 
  private:
   struct Bucket {
@@ -27,6 +29,7 @@ class History {
     std::uint32_t ns;
   };
   std::vector<Bucket> buckets_;  // made at first use: most processes never run on most cards
+  bool closed_ = false;          // then sorted by number, and as many as there are
 };
 
 /// All processes of one cgroup on one card.

@@ -11,7 +11,7 @@ namespace carve::sim {
 namespace {
 
 constexpr std::uint64_t kKeepDeadNs = 150'000'000'000;
-constexpr std::size_t kKeepDead = 2048;
+constexpr std::size_t kKeepDead = 4096;
 
 }  // namespace
 
@@ -34,12 +34,13 @@ Kernel::Kernel(const Machine& machine, std::uint64_t boot_ns)
 Kernel::~Kernel() { pthread_mutex_destroy(&mutex_); }
 
 Group* Kernel::group_of(const std::string& cgroup, std::uint32_t card) {
-  for (const auto& group : groups_)
-    if (group->card == card && group->cgroup == cgroup) return group.get();
-  groups_.push_back(std::make_unique<Group>());
-  groups_.back()->cgroup = cgroup;
-  groups_.back()->card = card;
-  return groups_.back().get();
+  auto& group = groups_[{cgroup, card}];
+  if (group == nullptr) {
+    group = std::make_unique<Group>();
+    group->cgroup = cgroup;
+    group->card = card;
+  }
+  return group.get();
 }
 
 Client* Kernel::add_client(std::unique_ptr<Client> client, std::uint64_t now) {
@@ -182,14 +183,28 @@ void Kernel::remove_client(Client* client, std::uint64_t now) {
     if (engines_[card].current == client) engines_[card].current = nullptr;
     Account& account = *client->accounts[card];
     account.ended_ns = now;
+    account.history.close();
     if (account.used) --account.group->processes;
   }
   if (client->channel != nullptr) munmap(client->channel, sizeof(Channel));
   if (client->pidfd >= 0) ::close(client->pidfd);
   clients_.erase(client->socket);
-  while (!accounts_.empty() && accounts_.front()->ended_ns != 0 &&
-         (accounts_.size() > kKeepDead || accounts_.front()->ended_ns + kKeepDeadNs < now))
-    accounts_.pop_front();
+  forget_dead(now);
+}
+
+void Kernel::forget_dead(std::uint64_t now) {
+  if (accounts_.size() < forget_at_) return;
+  std::erase_if(accounts_, [now](const auto& account) {
+    return account->ended_ns != 0 && account->ended_ns + kKeepDeadNs < now;
+  });
+  // A storm of processes: the oldest dead go first, whatever their age.
+  std::size_t extra = accounts_.size() > kKeepDead ? accounts_.size() - kKeepDead : 0;
+  std::erase_if(accounts_, [&extra](const auto& account) {
+    if (extra == 0 || account->ended_ns == 0) return false;
+    --extra;
+    return true;
+  });
+  forget_at_ = accounts_.size() + 256;
 }
 
 std::vector<int> Kernel::reap(std::uint64_t now) {

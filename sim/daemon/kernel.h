@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -123,12 +124,14 @@ class Kernel {
     return clients_;
   }
   [[nodiscard]] const std::deque<std::shared_ptr<Account>>& accounts() const { return accounts_; }
-  [[nodiscard]] const std::vector<std::unique_ptr<Group>>& groups() const { return groups_; }
+  using Groups = std::map<std::pair<std::string, std::uint32_t>, std::unique_ptr<Group>>;
+  [[nodiscard]] const Groups& groups() const { return groups_; }
 
  private:
   friend class Timeline;
   Group* group_of(const std::string& cgroup, std::uint32_t card);
   void drop_stream(Stream* stream);
+  void forget_dead(std::uint64_t now);
   void charge(Account& account, const Allocation& allocation, std::int64_t sign);
 
   pthread_mutex_t mutex_;
@@ -139,7 +142,8 @@ class Kernel {
   Engine engines_[kMaxCards];
   std::unordered_map<int, std::unique_ptr<Client>> clients_;  // by socket
   std::deque<std::shared_ptr<Account>> accounts_;             // the living and the recently dead
-  std::vector<std::unique_ptr<Group>> groups_;
+  Groups groups_;
+  std::size_t forget_at_ = 256;  // when to look for accounts that are old enough to go
 };
 
 /// CLOCK_MONOTONIC in nanoseconds.

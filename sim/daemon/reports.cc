@@ -156,7 +156,7 @@ std::vector<AccountRecord> account_records(const Kernel& kernel) {
 
 std::vector<GroupRecord> group_records(const Kernel& kernel) {
   std::vector<GroupRecord> out;
-  for (const auto& group : kernel.groups()) {
+  for (const auto& [key, group] : kernel.groups()) {
     if (group->grants == 0 && group->processes == 0) continue;
     GroupRecord r = {};
     copy_text(r.cgroup, group->cgroup);

@@ -27,7 +27,8 @@ void send_reply(int socket, const Reply& reply, const void* records = nullptr) {
   msghdr message = {};
   message.msg_iov = parts;
   message.msg_iovlen = records != nullptr && reply.count > 0 ? 2 : 1;
-  // The daemon never waits for anybody: a client that does not read its answers loses its connection.
+  // The daemon never waits for anybody: a client that does not read its answers loses its
+  // connection.
   if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) shutdown(socket, SHUT_RDWR);
 }
 
