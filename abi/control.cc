@@ -36,8 +36,9 @@ const char* malformed(const void* bytes, std::size_t length, ControlRequest* out
   if (out->magic != kControlMagic) return "not a control request: wrong magic";
   if (out->abi != kControlAbi) return "control abi: not 1";
   if (out->op < ControlOp::kPut || out->op > ControlOp::kAdopt) return "op: no such request";
+  if (!ends(out->id, sizeof out->id)) return "id: does not end within its field";
   if (out->op == ControlOp::kList) return nullptr;
-  if (!ends(out->id, sizeof out->id) || !valid_slice_id(out->id)) return "id: not 1 to 63 of [a-z0-9-]";
+  if (!valid_slice_id(out->id)) return "id: not 1 to 63 of [a-z0-9-]";
   if (out->op == ControlOp::kSetOverhead && out->card_index >= kMaxCardsPerSlice) return "card_index: not below 16";
   if (out->op != ControlOp::kPut && out->op != ControlOp::kAdopt) return nullptr;
   if (out->card_count == 0 || out->card_count > kMaxCardsPerSlice) return "card_count: not 1 to 16";

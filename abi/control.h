@@ -7,7 +7,7 @@
 #include "abi/page.h"
 
 // What the agent says to the arbiter, over <runtime>/arbiter/control (SOCK_SEQPACKET, root only): one request, one
-// reply packet (kList: one per slice, `more` on all but the last). Plain data; texts are NUL-terminated.
+// reply. Plain data; texts are NUL-terminated.
 namespace carve::abi {
 
 inline constexpr std::uint32_t kControlMagic = 0x43564143;  // "CAVC"
@@ -19,9 +19,12 @@ enum class ControlOp : std::uint16_t {
   // account memfds, in card order, and of the listening socket: to be kept for a restarted arbiter.
   kPut = 1,
   kDrop = 2,         // revokes and removes; success when there is none
+  // What the pages of one slice say: of the first one whose id comes after the request's, which may be empty. `more`:
+  // there are further ones. No cards: none at all. One at a time, so that no list is ever too long for a socket.
   kList = 3,
   kSetOverhead = 4,  // card_index, overhead_bytes
-  // After the arbiter was restarted: as kPut, and brings the descriptors that kPut's reply brought.
+  // After the arbiter was restarted: as kPut, and brings the descriptors that kPut's reply brought. Those of the
+  // reply are to be kept from now on: where nothing could be lost, the arbiter has others already.
   kAdopt = 5,
 };
 

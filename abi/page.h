@@ -52,7 +52,8 @@ struct GrantPage {
   PageClock clock;
   std::uint32_t tsc_shift;
   std::uint64_t tsc_multiplier;
-  std::uint8_t reserved1[32];
+  std::uint64_t account_inode;     // of the account page that belongs to this one, for a restarted arbiter
+  std::uint8_t reserved1[24];
 
   // Changed by the arbiter at the agent's word.
   Cell<std::uint64_t> memory_limit;    // bytes

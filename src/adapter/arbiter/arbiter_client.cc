@@ -61,7 +61,7 @@ Result<abi::ControlRequest> request_for(const PageOrder& order) {
     std::memcpy(card.uuid, uuid.data(), uuid.size());
     card.memory_limit = slice.memory.count();
     card.context_bytes = order.context_bytes[i].count();
-    card.compute = static_cast<std::uint32_t>(slice.compute.hundredths());
+    card.compute = slice.guarantee().hundredths();
     card.share = page_share(slice.share);
     card.priority = page_priority(slice.priority);
   }
@@ -94,23 +94,25 @@ Result<void> ArbiterClient::drop(const std::string& id) {
 Result<std::vector<PageSlice>> ArbiterClient::list() {
   const std::lock_guard lock(mutex_);
   std::vector<PageSlice> slices;
-  auto reply = ask_connected(request_for(abi::ControlOp::kList, ""), nullptr);
+  std::string after;
   for (;;) {
-    if (!reply) return tl::unexpected(reply.error());
-    if (reply->card_count > abi::kMaxCardsPerSlice || reply->pid_count > abi::kAccountSlots) {
+    CARVE_TRY(auto reply, ask_connected(request_for(abi::ControlOp::kList, after), nullptr));
+    reply.id[sizeof reply.id - 1] = 0;
+    if (reply.card_count > abi::kMaxCardsPerSlice || reply.pid_count > abi::kAccountSlots) {
       return fail(Code::kDataLoss, "arbiter: a list that cannot be");
     }
-    if (reply->card_count == 0) return slices;
+    if (reply.card_count == 0) return slices;
+    if (reply.id <= after) return fail(Code::kDataLoss, "arbiter: a list that does not go forward");
     PageSlice slice;
-    slice.id = reply->id;
-    for (std::uint32_t i = 0; i < reply->card_count; ++i) {
-      const abi::ControlCardState& card = reply->cards[i];
+    slice.id = after = reply.id;
+    for (std::uint32_t i = 0; i < reply.card_count; ++i) {
+      abi::ControlCardState& card = reply.cards[i];
+      card.uuid[sizeof card.uuid - 1] = 0;
       slice.cards.push_back({CardId(card.uuid), Bytes(card.announced_bytes), card.busy_ns, card.contexts});
     }
-    for (std::uint32_t i = 0; i < reply->pid_count; ++i) slice.processes.push_back({reply->pids[i]});
+    for (std::uint32_t i = 0; i < reply.pid_count; ++i) slice.processes.push_back({reply.pids[i]});
     slices.push_back(std::move(slice));
-    if (reply->more == 0) return slices;
-    reply = receive(nullptr);
+    if (reply.more == 0) return slices;
   }
 }
 
@@ -155,7 +157,11 @@ Result<void> ArbiterClient::adopt_all() {
   for (auto& [id, kept] : kept_) {
     abi::ControlRequest request = kept.order;
     request.op = abi::ControlOp::kAdopt;
-    if (auto reply = ask(request, kept.fds, nullptr); !reply) return fail_in("hand over slice " + id, reply.error());
+    std::vector<Fd> received;
+    auto reply = ask(request, kept.fds, &received);
+    // What it refuses, the next put() hears of; but all is handed over before anything else is said.
+    if (!reply && !socket_) return fail_in("hand over slice " + id, reply.error());
+    if (reply && received.size() == kept.fds.size()) kept.fds = std::move(received);
   }
   return {};
 }

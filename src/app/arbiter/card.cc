@@ -77,7 +77,20 @@ CardLoop::~CardLoop() {
   thread_.join();
 }
 
-Result<int> CardLoop::add(abi::GrantPage* grant, const abi::AccountPage* account, const lease::Terms& terms) {
+void empty(abi::AccountSlot& slot) {
+  slot.instance.store_relaxed(0);
+  slot.used_bytes.store_relaxed(0);
+  slot.context_bytes.store_relaxed(0);
+  slot.inflight_ns.store_relaxed(0);
+  slot.busy_ns.store_relaxed(0);
+  slot.anchor_ns.store_relaxed(0);
+  slot.want.store_relaxed(0);
+  slot.busy.store_relaxed(0);
+  slot.max_op_us.store_relaxed(0);
+  slot.host_pid.store_release(0);
+}
+
+Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, const lease::Terms& terms) {
   const std::lock_guard lock(mutex_);
   const int slice = machine_.add(terms);
   if (slice < 0) {
@@ -85,7 +98,10 @@ Result<int> CardLoop::add(abi::GrantPage* grant, const abi::AccountPage* account
                 uuid_ + ": " + std::to_string(lease::kMaxSlices) + " slices are on this card, no more fit");
   }
   trace_.added(slice, terms);
-  places_[static_cast<std::size_t>(slice)] = {grant, account, 0};
+  Place place{grant, account, 0, grant->lease.load_relaxed() >> kModeBits, 0};
+  // A page that was taken over: what was measured under the arbiter before us was charged by it.
+  place.retired_busy_ns = 0 - lease::observe(*account, 0, now_ns()).busy_ns;
+  places_[static_cast<std::size_t>(slice)] = place;
   kick();
   return slice;
 }
@@ -94,7 +110,14 @@ void CardLoop::remove(int slice) {
   const std::lock_guard lock(mutex_);
   machine_.remove(slice);
   trace_.removed(slice);
-  places_[static_cast<std::size_t>(slice)] = {};
+  Place& place = places_[static_cast<std::size_t>(slice)];
+  if (place.grant->revoked.load_acquire() != 0) {
+    // Whoever waits for a grant is to look now. Otherwise we stop, and the page stands until an arbiter is back.
+    const std::uint32_t epoch = place.epoch_base + place.published + 1;
+    place.grant->lease.store_release(static_cast<std::uint32_t>(abi::LeaseMode::kBlocked) | epoch << kModeBits);
+    wake_all(&place.grant->lease.raw);
+  }
+  place = {};
   kick();
 }
 
@@ -105,9 +128,15 @@ void CardLoop::set_terms(int slice, const lease::Terms& terms) {
   kick();
 }
 
-void CardLoop::keep_busy(int slice, std::uint64_t busy_ns) {
-  const std::lock_guard lock(mutex_);
-  places_[static_cast<std::size_t>(slice)].retired_busy_ns += busy_ns;
+void CardLoop::empty_slot(int slice, std::uint32_t slot) {
+  {
+    const std::lock_guard lock(mutex_);  // no step sees the time both here and there, or nowhere
+    Place& place = places_[static_cast<std::size_t>(slice)];
+    abi::AccountSlot& emptied = place.account->slots[slot];
+    place.retired_busy_ns += emptied.busy_ns.load_relaxed();
+    empty(emptied);
+  }
+  kick();  // a neighbour may be waiting for the work of the one that died
 }
 
 std::uint64_t CardLoop::charged_ns(int slice) {
@@ -167,14 +196,15 @@ std::uint64_t CardLoop::step() {
 
 void CardLoop::publish(int slice, std::uint64_t now) {
   const lease::Grant& grant = machine_.grant(slice);
-  abi::GrantPage& page = *places_[static_cast<std::size_t>(slice)].grant;
+  Place& place = places_[static_cast<std::size_t>(slice)];
+  abi::GrantPage& page = *place.grant;
   page.heartbeat_ns.store_relaxed(now);
-  const std::uint32_t word = static_cast<std::uint32_t>(grant.mode) | grant.epoch << kModeBits;
-  if (page.lease.load_relaxed() == word) return;
+  page.rate_ppm.store_relaxed(grant.rate_ppm);
+  if (place.published == grant.epoch) return;
+  place.published = grant.epoch;
   page.end_ns.store_relaxed(grant.end_ns);
   page.credit_us.store_relaxed(grant.credit_us);
-  page.rate_ppm.store_relaxed(grant.rate_ppm);
-  page.lease.store_release(word);
+  page.lease.store_release(static_cast<std::uint32_t>(grant.mode) | (place.epoch_base + grant.epoch) << kModeBits);
   wake_all(&page.lease.raw);
 }
 

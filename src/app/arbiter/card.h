@@ -19,6 +19,9 @@ namespace carve::arbiter {
 /// CLOCK_MONOTONIC in ns: the clock of all pages (PageClock::kMonotonic).
 std::uint64_t now_ns();
 
+/// Nothing of what a slot says counts any more.
+void empty(abi::AccountSlot& slot);
+
 class CardLoop {
  public:
   /// `trace_path`: empty, or the file that every decision goes to.
@@ -27,20 +30,23 @@ class CardLoop {
   CardLoop(const CardLoop&) = delete;
   CardLoop& operator=(const CardLoop&) = delete;
 
-  /// The pages have to stay mapped until remove(). Gives the slice's number on this card.
+  /// The pages have to stay mapped until remove(). Gives the slice's number on this card. What its processes
+  /// measured before counts as paid for.
   ///   errors  kResourceExhausted: kMaxSlices slices are on the card
-  Result<int> add(abi::GrantPage* grant, const abi::AccountPage* account, const lease::Terms& terms);
+  Result<int> add(abi::GrantPage* grant, abi::AccountPage* account, const lease::Terms& terms);
   void remove(int slice);
   void set_terms(int slice, const lease::Terms& terms);
-  /// A process of the slice is gone: its measured time stays counted, though its slot is empty now.
-  void keep_busy(int slice, std::uint64_t busy_ns);
+  /// A process of the slice is gone, or a new one begins here: empties its slot, whose measured time stays counted.
+  void empty_slot(int slice, std::uint32_t slot);
   [[nodiscard]] std::uint64_t charged_ns(int slice);
 
  private:
   struct Place {
     abi::GrantPage* grant = nullptr;
-    const abi::AccountPage* account = nullptr;
-    std::uint64_t retired_busy_ns = 0;
+    abi::AccountPage* account = nullptr;
+    std::uint64_t retired_busy_ns = 0;  // of emptied slots; modulo 2^64, as all sums of what tenants say
+    std::uint32_t epoch_base = 0;       // where the page's epochs stood: they go on, whoever wrote them
+    std::uint32_t published = 0;        // the decision that stands in the page
   };
   explicit CardLoop(std::string uuid) : uuid_(std::move(uuid)), places_(lease::kMaxSlices) {}
   void run();

@@ -39,6 +39,21 @@ bool is_tmpfs_mount(const std::string& folder) {
          stat((folder + "/..").c_str(), &parent) == 0 && own.st_dev != parent.st_dev;
 }
 
+/// The address ranges, as /proc spells them, at which a process maps the account page.
+std::vector<std::string> mappings_of(std::int32_t pid, const std::string& name, std::uint64_t inode) {
+  const std::string wanted = fmt::format(" {} ", inode);
+  const std::string named = "/memfd:" + memfd_name(name) + " ";
+  std::vector<std::string> ranges;
+  FILE* maps = std::fopen(fmt::format("/proc/{}/maps", pid).c_str(), "re");
+  char line[512];
+  while (maps && std::fgets(line, sizeof line, maps)) {
+    if (!std::strstr(line, named.c_str()) || !std::strstr(line, wanted.c_str())) continue;
+    ranges.emplace_back(line, std::strcspn(line, " "));
+  }
+  if (maps) std::fclose(maps);
+  return ranges;
+}
+
 template <class Page>
 Result<Mapped<Page>> map_page(int fd, std::string_view what) {
   void* at = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -128,39 +143,31 @@ Result<AccountFile> PageFiles::map_account(Fd fd) {
                                                     sizeof(abi::AccountPage)));
   }
   CARVE_TRY(auto page, map_page<abi::AccountPage>(fd.get(), "account page"));
-  return AccountFile{std::move(fd), std::move(page)};
+  return AccountFile{std::move(fd), facts.st_ino, std::move(page)};
 }
 
-Result<AccountFile> PageFiles::find_account(const std::string& name) {
-  const std::string wanted = "memfd:" + memfd_name(name) + " ";
+Result<AccountFile> PageFiles::find_account(const std::string& name, std::uint64_t inode) {
   DIR* processes = opendir("/proc");
   Result<AccountFile> found = fail(Code::kNotFound, "no living process maps account page " + name);
   while (const dirent* entry = processes ? readdir(processes) : nullptr) {
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
-    const std::string process = std::string("/proc/") + entry->d_name;
-    FILE* maps = std::fopen((process + "/maps").c_str(), "re");
-    char line[512];
-    while (maps && !found && std::fgets(line, sizeof line, maps)) {
-      if (!std::strstr(line, wanted.c_str())) continue;
-      const std::string range(line, std::strcspn(line, " "));
-      Fd fd(::open((process + "/map_files/" + range).c_str(), O_RDWR | O_CLOEXEC));
-      if (fd) found = map_account(std::move(fd));
+    const std::int32_t pid = std::atoi(entry->d_name);
+    for (const std::string& range : mappings_of(pid, name, inode)) {
+      Fd fd(::open(fmt::format("/proc/{}/map_files/{}", pid, range).c_str(), O_RDWR | O_CLOEXEC));
+      if (!fd) continue;
+      auto mapped = map_account(std::move(fd));
+      if (!mapped || mapped->inode != inode) continue;
+      found = std::move(mapped);
+      break;
     }
-    if (maps) std::fclose(maps);
     if (found) break;
   }
   if (processes) closedir(processes);
   return found;
 }
 
-bool PageFiles::maps_account(std::int32_t pid, const std::string& name) {
-  const std::string wanted = "memfd:" + memfd_name(name) + " ";
-  FILE* maps = std::fopen(fmt::format("/proc/{}/maps", pid).c_str(), "re");
-  bool found = false;
-  char line[512];
-  while (maps && !found && std::fgets(line, sizeof line, maps)) found = std::strstr(line, wanted.c_str());
-  if (maps) std::fclose(maps);
-  return found;
+int PageFiles::count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode) {
+  return static_cast<int>(mappings_of(pid, name, inode).size());
 }
 
 }  // namespace carve::arbiter

@@ -37,6 +37,7 @@ class Mapped {
 
 struct AccountFile {
   Fd fd;
+  std::uint64_t inode = 0;
   Mapped<abi::AccountPage> page;
 };
 
@@ -61,10 +62,11 @@ class PageFiles {
   /// Maps one that came back from the agent or from a client's mapping.
   ///   errors  kInvalidArgument: not a memfd of the right size
   static Result<AccountFile> map_account(Fd fd);
-  /// The account page that a living client still maps; kNotFound when none does. Cost: a walk through /proc.
-  static Result<AccountFile> find_account(const std::string& name);
-  /// True when the process maps the account page of that name.
-  static bool maps_account(std::int32_t pid, const std::string& name);
+  /// The account page that a living client still maps; kNotFound when none does. Anybody can make a memfd of that
+  /// name: the inode tells which one was ours. Cost: a walk through /proc.
+  static Result<AccountFile> find_account(const std::string& name, std::uint64_t inode);
+  /// How often the process maps the account page: once for each library instance that registered.
+  static int count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode);
 
  private:
   std::string folder_;

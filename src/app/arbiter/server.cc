@@ -1,6 +1,7 @@
 #include "app/arbiter/server.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -16,7 +17,7 @@ namespace carve::arbiter {
 namespace {
 
 constexpr std::uint64_t kGuestPatienceNs = 1'000'000'000;
-constexpr std::size_t kMostGuests = 512;
+constexpr std::size_t kMostGuestsOfSlice = 32;  // who sends no hello makes way for those behind it
 constexpr std::size_t kMostAgents = 8;
 constexpr int kTickMs = 200;
 constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
@@ -38,7 +39,13 @@ Server::Server(const Options& options, Log& log, PageFiles files, Fd control)
 Result<void> Server::run(const std::stop_token& stop) {
   recover();
   log_.info("arbiter ready", {{"slices", slices_.size()}});
-  while (!stop.stop_requested()) poll_once(kTickMs);
+  std::uint64_t next_look = 0;
+  while (!stop.stop_requested()) {
+    poll_once(kTickMs);
+    if (now_ns() < next_look) continue;
+    next_look = now_ns() + kTickMs * 1'000'000ULL;
+    for (const auto& [id, slice] : slices_) slice->look_for_exec(now_ns());
+  }
   if (slices_.empty()) files_.unmount();
   return {};
 }
@@ -62,10 +69,11 @@ void Server::recover_slice(const std::string& id, std::uint32_t cards) {
   order.card_count = cards;
   for (std::uint32_t i = 0; i < cards; ++i) {
     const std::string name = id + "-" + std::to_string(i);
-    auto account = PageFiles::find_account(name);
     auto grant = files_.grant(name);
-    if (!account || !grant || (*grant)->magic != abi::kGrantMagic) return;  // nobody lives there: the agent decides
+    if (!grant || (*grant)->magic != abi::kGrantMagic) return;
     const abi::GrantPage& page = **grant;
+    auto account = PageFiles::find_account(name, page.account_inode);
+    if (!account) return;  // nobody lives there: the agent decides
     std::memcpy(order.cards[i].uuid, page.card_uuid, sizeof page.card_uuid);
     order.cards[i].memory_limit = page.memory_limit.load_relaxed();
     order.cards[i].context_bytes = page.context_bytes;
@@ -96,12 +104,10 @@ void Server::poll_once(int timeout_ms) {
   };
   std::vector<Owner> owners;
   for (const auto& [id, slice] : slices_) {
-    if (guests_.size() < kMostGuests) {
-      polled.push_back({slice->listener(), POLLIN, 0});
-      owners.push_back({slice.get(), -1});
-    }
-    for (const auto& [slot, pidfd] : slice->members()) {
-      polled.push_back({pidfd.get(), POLLIN, 0});
+    polled.push_back({slice->listener(), POLLIN, 0});
+    owners.push_back({slice.get(), -1});
+    for (const auto& [slot, member] : slice->members()) {
+      polled.push_back({member.pidfd.get(), POLLIN, 0});
       owners.push_back({slice.get(), slot});
     }
   }
@@ -118,6 +124,7 @@ void Server::poll_once(int timeout_ms) {
   const std::uint64_t now = now_ns();
   for (std::size_t i = agents_end; i < guests_end; ++i) {
     Guest& guest = guests_[i - agents_end];
+    if (!guest.socket) continue;
     if (polled[i].revents != 0) greet(guest);
     else if (guest.deadline_ns < now) guest.socket.reset();
   }
@@ -167,7 +174,7 @@ bool Server::serve_control(int socket) {
       answer(socket, reply, {});
       break;
     case abi::ControlOp::kList:
-      list(socket);
+      list(socket, request.id);
       break;
     case abi::ControlOp::kSetOverhead: {
       const auto found = slices_.find(request.id);
@@ -224,22 +231,27 @@ void Server::drop(const std::string& id) {
   std::erase_if(guests_, [&](const Guest& guest) { return guest.slice == id; });
 }
 
-void Server::list(int socket) {
-  std::size_t left = slices_.size();
+void Server::list(int socket, const std::string& after) {
   abi::ControlReply reply = {};
-  if (left == 0) answer(socket, reply, {});
-  // A reader that stopped must not stop us: what it does not take, it misses.
-  for (const auto& [id, slice] : slices_) {
-    reply = {};
-    reply.more = --left > 0 ? 1 : 0;
-    slice->describe(&reply);
-    answer(socket, reply, {});
+  const auto found = slices_.upper_bound(after);
+  if (found != slices_.end()) {
+    found->second->describe(&reply);
+    reply.more = std::next(found) != slices_.end() ? 1 : 0;
   }
+  answer(socket, reply, {});
 }
 
 void Server::accept_guest(Slice& slice) {
   Fd socket(accept4(slice.listener(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket) guests_.push_back({std::move(socket), slice.id(), now_ns() + kGuestPatienceNs});
+  if (!socket) {
+    if (errno == EMFILE || errno == ENFILE) usleep(1000);  // the connection stays in the queue: do not spin on it
+    return;
+  }
+  const auto is_of = [&](const Guest& guest) { return guest.socket && guest.slice == slice.id(); };
+  if (std::count_if(guests_.begin(), guests_.end(), is_of) >= static_cast<std::ptrdiff_t>(kMostGuestsOfSlice)) {
+    std::find_if(guests_.begin(), guests_.end(), is_of)->socket.reset();
+  }
+  guests_.push_back({std::move(socket), slice.id(), now_ns() + kGuestPatienceNs});
 }
 
 void Server::greet(Guest& guest) {
@@ -287,6 +299,11 @@ void Server::greet(Guest& guest) {
 }
 
 Result<void> run(const Options& options, Log& log, const std::stop_token& stop) {
+  rlimit files_open = {};  // one pidfd per slot: as many as this process may have
+  if (getrlimit(RLIMIT_NOFILE, &files_open) == 0) {
+    files_open.rlim_cur = files_open.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files_open);
+  }
   const std::string own = options.runtime_folder + "/arbiter";
   for (const auto& [folder, mode] : {std::pair{options.runtime_folder, 0755U}, {options.runtime_folder + "/slices", 0755U}, {own, 0700U}}) {
     if (mkdir(folder.c_str(), mode) != 0 && errno != EEXIST) {

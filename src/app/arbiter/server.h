@@ -35,7 +35,7 @@ class Server {
   void answer(int socket, abi::ControlReply& reply, const Result<void>& result, const std::vector<int>& fds = {});
   Result<std::vector<int>> put(const abi::ControlRequest& request, std::vector<Fd> fds);
   void drop(const std::string& id);
-  void list(int socket);
+  void list(int socket, const std::string& after);
   void accept_guest(Slice& slice);
   void greet(Guest& guest);
 

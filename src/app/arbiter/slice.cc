@@ -18,19 +18,6 @@ namespace {
 
 lease::Terms terms_of(const abi::ControlCard& card) { return {card.compute, card.share, card.priority}; }
 
-void empty(abi::AccountSlot& slot) {
-  slot.instance.store_relaxed(0);
-  slot.used_bytes.store_relaxed(0);
-  slot.context_bytes.store_relaxed(0);
-  slot.inflight_ns.store_relaxed(0);
-  slot.busy_ns.store_relaxed(0);
-  slot.anchor_ns.store_relaxed(0);
-  slot.want.store_relaxed(0);
-  slot.busy.store_relaxed(0);
-  slot.max_op_us.store_relaxed(0);
-  slot.host_pid.store_release(0);
-}
-
 void write_header(abi::AccountPage& page) {
   page.magic = abi::kAccountMagic;
   page.abi = abi::kPageAbi;
@@ -91,6 +78,7 @@ Result<void> Slice::open_card(Cards& cards, const abi::ControlCard& order, Fd ke
     page.clock = abi::PageClock::kMonotonic;
     page.magic = abi::kGrantMagic;
   }
+  page.account_inode = card.account.inode;
   page.share_class = order.share;
   page.priority_class = order.priority;
   page.context_bytes = order.context_bytes;
@@ -127,9 +115,8 @@ void Slice::take_members_over() {
     const auto pid = static_cast<std::int32_t>(slot.host_pid.load_relaxed() & 0x7fffffff);
     if (pid == 0 && slot.used_bytes.load_relaxed() == 0 && slot.instance.load_relaxed() == 0) continue;
     Fd pidfd(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
-    if (pidfd && PageFiles::maps_account(pid, cards_[0].name)) {
-      members_[i] = std::move(pidfd);
-      pids_[i] = pid;
+    if (pidfd && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode) > 0) {
+      members_[i] = {std::move(pidfd), pid, now_ns()};
     } else {
       free_slot(i);
     }
@@ -168,9 +155,8 @@ int Slice::take_slot(std::int32_t pid, Fd pidfd) {
   std::uint32_t slot = 0;
   while (members_.contains(slot)) ++slot;
   if (slot >= abi::kAccountSlots) return -1;
-  for (Card& card : cards_) empty(card.account.page->slots[slot]);
-  members_[slot] = std::move(pidfd);
-  pids_[slot] = pid;
+  for (Card& card : cards_) card.loop->empty_slot(card.number, slot);
+  members_[slot] = {std::move(pidfd), pid, now_ns()};
   for (Card& card : cards_) card.account.page->slots[slot].host_pid.store_release(static_cast<std::uint64_t>(pid));
   refresh_headers();
   return static_cast<int>(slot);
@@ -178,14 +164,26 @@ int Slice::take_slot(std::int32_t pid, Fd pidfd) {
 
 void Slice::free_slot(std::uint32_t slot) {
   members_.erase(slot);
-  pids_.erase(slot);
-  for (Card& card : cards_) {
-    abi::AccountSlot& place = card.account.page->slots[slot];
-    if (card.number >= 0) card.loop->keep_busy(card.number, place.busy_ns.load_relaxed());
-    empty(place);
-    card.account.page->doorbell.fetch_add(1);  // the card's next look comes by itself, within the heartbeat
-  }
+  for (Card& card : cards_) card.loop->empty_slot(card.number, slot);
   refresh_headers();
+}
+
+void Slice::look_for_exec(std::uint64_t now_ns) {
+  constexpr std::uint64_t kTimeToMapNs = 2'000'000'000;  // from the welcome to the mapping, with patience
+  if (members_.empty()) return;
+  auto looked_at = members_.upper_bound(last_looked_at_);
+  if (looked_at == members_.end()) looked_at = members_.begin();
+  last_looked_at_ = looked_at->first;
+  const std::int32_t pid = looked_at->second.pid;
+  int held = 0;
+  std::uint32_t oldest = looked_at->first;
+  for (const auto& [slot, member] : members_) {
+    if (member.pid != pid) continue;
+    ++held;
+    if (member.since_ns < members_[oldest].since_ns) oldest = slot;
+  }
+  if (now_ns - members_[oldest].since_ns < kTimeToMapNs) return;
+  if (PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode) < held) free_slot(oldest);
 }
 
 // Written anew each time: a tenant may have spoiled them, and its neighbours in the slice need them.
@@ -217,7 +215,7 @@ void Slice::describe(abi::ControlReply* out) {
   for (std::size_t i = 0; i < cards_.size(); ++i) {
     abi::ControlCardState& state = out->cards[i];
     std::memcpy(state.uuid, cards_[i].uuid.c_str(), std::min(cards_[i].uuid.size() + 1, sizeof state.uuid - 1));
-    for (const auto& [slot, pidfd] : members_) {
+    for (const auto& [slot, member] : members_) {
       const abi::AccountSlot& s = cards_[i].account.page->slots[slot];
       const std::uint64_t contexts = s.context_bytes.load_relaxed();
       state.announced_bytes += s.used_bytes.load_relaxed();
@@ -227,7 +225,7 @@ void Slice::describe(abi::ControlReply* out) {
     }
     state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);
   }
-  for (const auto& [slot, pid] : pids_) out->pids[out->pid_count++] = pid;
+  for (const auto& [slot, member] : members_) out->pids[out->pid_count++] = member.pid;
 }
 
 void Slice::revoke() {

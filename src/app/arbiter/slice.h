@@ -61,8 +61,16 @@ class Slice {
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] int listener() const { return listener_.get(); }
   [[nodiscard]] std::vector<int> kept_descriptors() const;
-  /// pidfds of all slots, by slot.
-  [[nodiscard]] const std::map<std::uint32_t, Fd>& members() const { return members_; }
+  struct Member {
+    Fd pidfd;
+    std::int32_t pid = 0;
+    std::uint64_t since_ns = 0;
+  };
+  /// Who sits in which slot.
+  [[nodiscard]] const std::map<std::uint32_t, Member>& members() const { return members_; }
+  /// Frees the slot of a program that another one has replaced in the same process (exec): no death tells of that.
+  /// Looks at one slot per call, in turn. Cost: reads /proc/<pid>/maps.
+  void look_for_exec(std::uint64_t now_ns);
 
  private:
   struct Card {
@@ -84,8 +92,8 @@ class Slice {
   std::string folder_;
   std::vector<Card> cards_;
   Fd listener_;
-  std::map<std::uint32_t, Fd> members_;
-  std::map<std::uint32_t, std::int32_t> pids_;
+  std::map<std::uint32_t, Member> members_;
+  std::uint32_t last_looked_at_ = 0;
   bool revoked_ = false;
 };
 
