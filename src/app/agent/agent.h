@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -132,6 +133,7 @@ class Agent final : public AgentApi {
   std::uint32_t run_number_ = 0;
   Watchdog watchdog_;
   std::map<std::string, Clock::Time> throttled_until_;
+  std::set<std::string> put_;    // under commit_: pages this agent has asked for, whose duplicates it keeps
   bool inventory_stale_ = true;  // of the watching thread
 };
 

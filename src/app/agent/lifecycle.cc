@@ -140,7 +140,10 @@ Result<void> Agent::bring_up(LiveSlice& slice) {
   }
   Result<void> done;
   if (!slice.keep) done = world_.cgroups->create(slice.id);
-  if (done && !slice.whole()) done = world_.pages.put(order);
+  if (done && !slice.whole()) {
+    done = world_.pages.put(order);
+    if (done) put_.insert(slice.id);
+  }
   if (done && slice.keep) done = world_.devices.publish(device);
   if (!done) {
     world_.log.warn("slice could not be set up", {{"slice", slice.id}, {"error", done.error().what}});
@@ -153,6 +156,7 @@ void Agent::take_down(LiveSlice& slice) {
   // Each step may fail because somebody is away; what stays is found and taken away when he is back.
   if (slice.keep) static_cast<void>(world_.devices.withdraw(slice.id));
   if (!slice.whole()) {
+    put_.erase(slice.id);
     if (auto dropped = world_.pages.drop(slice.id); !dropped) {
       world_.log.warn("pages stay until the arbiter is back",
                       {{"slice", slice.id}, {"error", dropped.error().what}});

@@ -134,15 +134,18 @@ void Agent::reconcile_pages(const std::vector<PageSlice>& present) {
     }
     for (const auto& [id, slice] : slices_) {
       const bool there = std::any_of(present.begin(), present.end(), [&id = id](const auto& p) { return p.id == id; });
+      const bool ours = put_.count(id) != 0;
       // Made while the list was under way: it is there by now.
       const bool fresh = world_.clock.now() - slice.made < std::chrono::seconds(1) && !slice.joined;
-      if (!there && !fresh && !slice.whole()) put.push_back(order_of(slice));
+      if ((!there || !ours) && !fresh && !slice.whole()) put.push_back(order_of(slice));
     }
   }
   for (const auto& id : drop) static_cast<void>(world_.pages.drop(id));
   for (const auto& order : put) {
+    // The arbiter keeps what it has; the agent gets the duplicates that a restarted arbiter will need.
     const auto done = world_.pages.put(order);
-    world_.log.info("pages made again", {{"slice", order.id}, {"ok", done.has_value()}});
+    if (done) put_.insert(order.id);
+    world_.log.info("pages asked for again", {{"slice", order.id}, {"ok", done.has_value()}});
   }
 }
 

@@ -1,0 +1,375 @@
+"""What a user of `carve up` and `carve run` relies on. One method is one test; run as root:
+cases.py --bin <build>/bin test_name. Exit code 77: skipped, with the reason."""
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from machine import Machine, cgroup2_mount, enter_private_namespace, sh, until  # noqa: E402
+
+GIB = 1 << 30
+
+
+class Cases:
+    def __init__(self, machine):
+        self.m = machine
+
+    # -- the way of a slice ------------------------------------------------------------------------------
+
+    def test_up_says_ready_and_shows_the_cards(self):
+        line = self.m.up()
+        assert "2 × NVIDIA H200 (SIMULATED)" in line, line
+        code, out, err = self.m.carve("inspect")
+        assert code == 0 and "free" in out, out + err
+        assert len(self.m.view()["cards"]) == 2
+        code, out, _ = self.m.carve("doctor", *self.m.host)
+        assert code == 0, out
+
+    def test_run_gives_the_limit_and_frees_it(self):
+        self.m.up()
+        code, out, err = self.m.carve("run", "--memory", "4Gi", "--cores", "30", "--",
+                                      self.m.program("carve-sample-alloc"), "--step", "64Mi")
+        assert code == 0, err + self.m.logs()
+        seen = json.loads(out)
+        assert seen["out_of_memory"] and 3 * GIB < seen["bytes"] <= 4 * GIB, out
+        assert seen["total"] == 4 * GIB, out
+        until("the slice is freed", 3, lambda: not self.m.slices())
+
+    def test_a_slice_ends_when_its_last_process_does(self):
+        self.m.up()
+        # The command goes away at once, its child stays: so does the slice.
+        self.m.carve("run", "--memory", "1Gi", "--", "sh", "-c", "sleep 1000 > /dev/null 2>&1 & echo $! > %s/pid" % self.m.folder)
+        assert len(self.m.slices()) == 1
+        os.kill(int(open(self.m.folder + "/pid").read()), signal.SIGKILL)
+        until("the slice is freed", 3, lambda: not self.m.slices())
+
+    def test_exit_codes_and_signals_are_the_commands_own(self):
+        self.m.up()
+        ask = ["run", "--memory", "1Gi", "--"]
+        assert self.m.carve(*ask, "sh", "-c", "exit 7")[0] == 7
+        assert self.m.carve(*ask, "sh", "-c", "kill -TERM $$")[0] == -signal.SIGTERM
+        assert self.m.carve(*ask, "/nonexistent/program")[0] == 127
+        assert self.m.carve(*ask, "/etc/passwd")[0] == 126
+        child = self.m.start(*ask, "sh", "-c", "trap 'exit 9' INT; echo up; while :; do sleep 0.05; done")
+        child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=20) == 9
+
+    def test_the_terminal_is_the_commands_own(self):
+        self.m.up()
+        main, other = pty.openpty()
+        child = self.m.start("run", "--memory", "1Gi", "--", "sh", "-c", "tty; read x; echo got-$x", stdin=other)
+        os.write(main, b"hello\n")
+        out, _ = child.communicate(timeout=20)
+        assert "/dev/pts/" in out and "got-hello" in out, out
+
+    def test_programs_that_use_no_card_run_unchanged(self):
+        self.m.up()
+        ask = ["run", "--memory", "1Gi", "--"]
+        assert self.m.carve(*ask, "cat", "/proc/self/cmdline")[1] == "cat\0/proc/self/cmdline\0"
+        source = self.m.folder + "/static.c"
+        with open(source, "w", encoding="utf-8") as file:
+            file.write('#include <stdio.h>\nint main(void) { puts("static"); return 3; }\n')
+        sh(f"cc -static -o {self.m.folder}/static {source}")
+        assert self.m.carve(*ask, self.m.folder + "/static")[:2] == (3, "static\n")
+        if subprocess.run(["which", "musl-gcc"], capture_output=True).returncode == 0:
+            sh(f"musl-gcc -o {self.m.folder}/musl {source}")
+            assert self.m.carve(*ask, self.m.folder + "/musl")[:2] == (3, "static\n")
+        before = dict(os.environ)
+        out = self.m.carve(*ask, "env", "-0")[1]
+        inside = dict(entry.split("=", 1) for entry in out.split("\0") if "=" in entry)
+        assert inside == before, set(inside.items()) ^ set(before.items())
+
+    def test_whole_cards_get_no_library(self):
+        self.m.up()
+        code, out, err = self.m.carve("run", "--whole", "--", "sh", "-c",
+                                      "ls /run/carve; cat /usr/lib/x86_64-linux-gnu/libcuda.so.1 | md5sum; "
+                                      "%s --step 1Gi" % self.m.program("carve-sample-alloc"))
+        assert code == 0, err
+        driver = subprocess.run(["md5sum", self.m.state + "/simulated-driver/libcuda.so.1"], capture_output=True,
+                                text=True, check=True).stdout.split()[0]
+        assert driver in out and "slices" not in out, out
+        assert json.loads(out.strip().split("\n")[-1])["bytes"] > 100 * GIB
+
+    def test_other_cards_and_sockets_are_out_of_reach(self):
+        self.m.up()
+        code, out, err = self.m.carve("run", "--memory", "1Gi", "--", "sh", "-c",
+                                      "ls -R /run/carve; for n in 0 1; do cat /dev/nvidia$n && echo open-$n; done; true")
+        assert code == 0, err
+        assert out.count("open-") == 1, out + err
+        for name in ("agent.sock", "control", "mask", "log"):
+            assert name not in out, out
+        assert "No such device or address" in err, err
+
+    def test_two_cards_are_two_cards(self):
+        self.m.up()
+        child = self.m.start("run", "--cards", "2", "--memory", "1Gi", "--cores", "10", "--", "sleep", "1000")
+        until("running", 5, lambda: [s for s in self.m.slices().values() if s["state"] == "running"])
+        assert sorted(len(s["cards"]) for s in self.m.slices().values()) == [2]
+        child.kill()
+        until("freed", 3, lambda: not self.m.slices())
+
+    def test_what_does_not_fit_is_refused_with_the_numbers(self):
+        self.m.up()
+        code, _, err = self.m.carve("run", "--memory", "200Gi", "--", "true")
+        assert code == 125 and "GiB" in err and "200 GiB" in err, err
+        hold = self.m.start("run", "--memory", "100Gi", "--cards", "2", "--", "sleep", "1000")
+        until("running", 5, self.m.slices)
+        code, _, err = self.m.carve("run", "--memory", "100Gi", "--", "true")
+        assert code == 125 and "100 GiB" in err, err
+        waiting = self.m.start("run", "--memory", "100Gi", "--wait=60s", "--", "echo", "ran")
+        until("waits", 5, lambda: self.m.view()["waiting"] == 1)
+        hold.kill()
+        out, err = waiting.communicate(timeout=20)
+        assert out == "ran\n" and "waiting:" in err, (out, err)
+
+    # -- who may ------------------------------------------------------------------------------------------
+
+    def test_an_ordinary_user_needs_a_row_and_then_gets_the_same(self):
+        with open(self.m.folder + "/carve.conf", "w", encoding="utf-8") as file:
+            file.write("# nobody may, within a ceiling\nallow = user:nobody max-memory=2Gi max-slices=1\n")
+        self.m.up("--config", self.m.folder + "/carve.conf")
+
+        def nobody(*args, **kwargs):
+            return self.m.carve(*args, user=65534, group=65534, extra_groups=[], cwd="/", **kwargs)
+
+        def daemon(*args):
+            return self.m.carve(*args, user=1, group=1, extra_groups=[], cwd="/")
+
+        # The build may lie where only root can go: the program to be run must not.
+        program = self.m.folder + "/alloc"
+        sh(f"cp {self.m.program('carve-sample-alloc')} {program}")
+        carve = self.m.folder + "/carve"
+        sh(f"cp {self.m.program('carve')} {carve}")
+        self.m.bin, real = self.m.folder, self.m.bin
+        try:
+            code, _, err = daemon("run", "--memory", "1Gi", "--", "true")
+            assert code == 125 and "user 1 may not" in err, err
+            code, _, err = nobody("run", "--memory", "3Gi", "--", "true")
+            assert code == 125 and "at most 2 GiB" in err, err
+            code, out, err = nobody("run", "--memory", "2Gi", "--cores", "10", "--", program, "--step", "16Mi")
+            assert code == 0, err
+            assert json.loads(out)["total"] == 2 * GIB, out
+            code, out, err = nobody("run", "--memory", "1Gi", "--", "sh", "-c", "id -u; ls /run/carve/slices | wc -l")
+            assert (code, out) == (0, "65534\n1\n"), (code, out, err)
+        finally:
+            self.m.bin = real
+
+    def test_bad_input_changes_nothing(self):
+        self.m.up()
+        before = self.m.view()["cards"]
+        table = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bad_input.tsv")
+        rows = [line.rstrip("\n").split("\t") for line in open(table, encoding="utf-8") if not line.startswith("#")]
+        wrong = []
+        for args, expected in rows:
+            code, _, err = self.m.carve(*args.split())
+            if code != 2 or expected not in err:
+                wrong.append(f"{args}: exit {code}, said: {err}")
+        assert not wrong, "\n".join(wrong)
+        assert [c["set_aside_bytes"] for c in self.m.view()["cards"]] == [c["set_aside_bytes"] for c in before]
+        print(f"{len(rows)} rows of bad input, each with exit code 2")
+
+    def test_bad_configuration_names_every_line(self):
+        path = self.m.folder + "/bad.conf"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("allow = user:no-such-user\nfrobnicate = 1\non-memory-breach = shout\nstate-dir = x\nnonsense\n")
+        code, _, err = self.m.carve("up", "--check-config", "--config", path)
+        assert code == 2, err
+        for number, word in ((1, "no-such-user"), (2, "unknown key"), (3, "shout"), (4, "absolute"), (5, "key = value")):
+            assert f"bad.conf:{number}:" in err and word in err, err
+
+    def test_a_bad_profile_is_refused(self):
+        code, _, err = self.m.carve("up", "--simulate", "gtx9x2", *self.m.host)
+        assert code == 2 and "gtx9" in err and "h200" in err, err
+        assert not os.path.exists("/run/carve/agent.sock")
+
+    # -- what dies ----------------------------------------------------------------------------------------
+
+    def start_spinner(self, *flags):
+        child = self.m.start("run", "--memory", "1Gi", *flags, "--", self.m.program("carve-sample-spin"),
+                             "--seconds", "60")
+        return child
+
+    def shares(self, last=1, ms=1000):
+        """Delivered share of each process in the last windows, by the driver's own account."""
+        return self.m.truth("windows", "--ms", str(ms), "--last", str(last))
+
+    def test_a_second_up_is_refused(self):
+        self.m.up()
+        code, _, err = self.m.carve("up", "--simulate", "h200x2", *self.m.host)
+        assert code == 1 and "already runs" in err and str(self.m.up_process.pid) in err, err
+
+    def test_up_killed_leaves_everything_running_and_is_adopted(self):
+        self.m.up()
+        child = self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000")
+        until("running", 5, self.m.slices)
+        pids = {name: self.m.pid_of(name) for name in ("agent", "arbiter", "driver")}
+        self.m.up_process.kill()
+        self.m.up_process.wait()
+        assert len(self.m.slices()) == 1
+        self.m.up()
+        assert {name: self.m.pid_of(name) for name in pids} == pids
+        assert len(self.m.slices()) == 1 and child.poll() is None
+
+    def test_agent_killed_comes_back_with_the_same_slices(self):
+        self.m.up()
+        stays = self.m.start("run", "--memory", "3Gi", "--cores", "20", "--", "sleep", "1000")
+        goes = self.m.start("run", "--memory", "2Gi", "--", "sleep", "1000")
+        until("running", 5, lambda: len([s for s in self.m.slices().values() if s["state"] == "running"]) == 2)
+        before = self.m.slices()
+        agent = self.m.pid_of("agent")
+        os.kill(agent, signal.SIGKILL)
+        goes.kill()
+        goes.wait()
+        until("another agent", 10, lambda: self.m.pid_of("agent") != agent and self.m.carve("inspect")[0] == 0)
+        until("only the living one", 5, lambda: len(self.m.slices()) == 1)
+        (left,) = self.m.slices()
+        assert before[left]["cards"][0]["limit_bytes"] == self.m.slices()[left]["cards"][0]["limit_bytes"] == 3 * GIB
+        stays.kill()
+        until("freed", 3, lambda: not self.m.slices())
+
+    def test_worker_killed_or_stopped_is_replaced_and_named(self):
+        self.m.up()
+
+        def worker():
+            agent = self.m.pid_of("agent")
+            for pid in os.listdir("/proc"):
+                if not pid.isdigit():
+                    continue
+                try:
+                    if f"PPid:\t{agent}\n" in open(f"/proc/{pid}/status").read():
+                        return int(pid)
+                except OSError:
+                    pass
+            return None
+
+        first = until("a worker", 5, worker)
+        os.kill(first, signal.SIGKILL)
+        second = until("another worker", 10, lambda: worker() not in (None, first) and worker())
+        os.kill(second, signal.SIGSTOP)
+        until("named", 10, lambda: any(e["kind"] == "driver-hanging" for e in self.m.view()["events"]))
+        until("healed", 15, lambda: self.m.view()["gpu_state"] == "ok" and worker() not in (None, second))
+
+    def test_arbiter_stopped_is_named_and_refuses_new_slices(self):
+        self.m.up()
+        arbiter = self.m.pid_of("arbiter")
+        os.kill(arbiter, signal.SIGSTOP)
+        try:
+            until("named", 10, lambda: self.m.view()["arbiter_state"] == "stopped")
+            code, out, _ = self.m.carve("doctor", *self.m.host)
+            assert code == 1 and "arbiter is stopped" in out, out
+            code, _, err = self.m.carve("run", "--memory", "1Gi", "--", "true")
+            assert code == 125, err
+        finally:
+            os.kill(arbiter, signal.SIGCONT)
+        until("healed", 10, lambda: self.m.view()["arbiter_state"] == "ok")
+        assert not self.m.slices()
+        assert self.m.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
+
+    def test_a_stale_socket_is_replaced(self):
+        self.m.up()
+        self.m.up_process.kill()
+        self.m.up_process.wait()
+        os.kill(self.m.pid_of("agent"), signal.SIGKILL)
+        until("dead", 5, lambda: self.m.carve("inspect")[0] == 1)
+        code, out, _ = self.m.carve("doctor", *self.m.host)
+        assert code == 1 and "stale" in out, out
+        self.m.up()
+        assert self.m.carve("inspect")[0] == 0
+
+    def test_a_full_disk_refuses_and_loses_nothing(self):
+        os.makedirs(self.m.state)
+        sh(f"mount -t tmpfs -o size=40m carve-test {self.m.state}")
+        self.m.up()
+        child = self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000")
+        until("running", 5, self.m.slices)
+        subprocess.run(f"dd if=/dev/zero of={self.m.state}/fill bs=4k", shell=True, capture_output=True)
+        code, _, err = self.m.carve("run", "--memory", "1Gi", "--", "true")
+        assert code == 125 and "No space left" in err, err
+        code, out, _ = self.m.carve("doctor", *self.m.host)
+        assert code == 1 and "full" in out, out
+        assert len(self.m.slices()) == 1 and child.poll() is None
+        child.kill()
+        until("freed nevertheless", 3, lambda: not self.m.slices())
+        os.unlink(self.m.state + "/fill")
+        assert self.m.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
+
+    def test_a_read_only_state_folder_is_a_clear_error(self):
+        os.makedirs(self.m.state)
+        sh(f"mount -t tmpfs -o ro carve-test {self.m.state}")
+        code, _, err = self.m.carve("up", "--simulate", "h200x2", *self.m.host)
+        assert code == 1 and "Read-only" in err, err
+
+    def test_another_journal_version_is_a_clear_error_and_kept(self):
+        folder = self.m.state + "/journal.d"
+        os.makedirs(folder)
+        with open(folder + "/journal", "w", encoding="utf-8") as file:
+            file.write("carve-journal 99\n")
+        before = open(folder + "/journal", "rb").read()
+        code, _, err = self.m.carve("up", "--simulate", "h200x2", *self.m.host)
+        assert code == 1 and "journal" in err, err
+        assert open(folder + "/journal", "rb").read() == before
+
+    def test_down_refuses_while_slices_live_and_then_removes_what_was_made(self):
+        self.m.up()
+        child = self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000")
+        until("running", 5, self.m.slices)
+        code, _, err = self.m.carve("down", "--cgroup-root", self.m.cgroup)
+        assert code == 1 and "--force" in err, err
+        code, out, err = self.m.carve("down", "--force", "--cgroup-root", self.m.cgroup)
+        assert code == 0, out + err
+        assert child.wait(timeout=10) == -signal.SIGKILL
+        assert self.m.up_process.wait(timeout=10) == 0
+        left = [name for name in os.listdir("/run/carve") if name not in ("log",)]
+        assert not left, left
+        assert not [name for name in os.listdir("/dev") if name.startswith("nvidia")], os.listdir("/dev")
+        assert not os.path.exists(self.m.cgroup)
+        assert "carve-pages" not in open("/proc/self/mountinfo").read()
+
+    # -- devices ------------------------------------------------------------------------------------------
+
+    def test_a_slice_for_containers_is_a_device_until_it_is_deleted(self):
+        self.m.up()
+        code, out, err = self.m.carve("slice", "create", "--memory", "4Gi", "--cores", "30", "-o", "json")
+        assert code == 0, err
+        grant = json.loads(out)
+        (name,) = os.listdir(self.m.folder + "/cdi")
+        spec = json.load(open(f"{self.m.folder}/cdi/{name}"))
+        assert grant["device"] == "carve.elasticgpu.io/slice=" + spec["devices"][0]["name"]
+        os.kill(self.m.pid_of("agent"), signal.SIGKILL)
+        until("back", 10, lambda: self.m.carve("inspect")[0] == 0)
+        assert list(self.m.slices()) == [grant["slice"]]
+        assert self.m.carve("slice", "delete", grant["slice"])[0] == 0
+        assert not self.m.slices() and not os.listdir(self.m.folder + "/cdi")
+        code, _, err = self.m.carve("slice", "delete", grant["slice"])
+        assert code == 1 and "no slice" in err, err
+
+
+def main():
+    bin_dir = sys.argv[sys.argv.index("--bin") + 1]
+    name = sys.argv[-1]
+    if os.geteuid() != 0:
+        print("SKIPPED: needs root")
+        return 77
+    if cgroup2_mount() is None:
+        print("SKIPPED: no cgroup2 mount")
+        return 77
+    enter_private_namespace()
+    machine = Machine(bin_dir)
+    try:
+        getattr(Cases(machine), name)()
+    except BaseException:
+        print(machine.logs()[-6000:])
+        raise
+    finally:
+        machine.close()
+    print("passed: " + name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
