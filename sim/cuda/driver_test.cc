@@ -1,3 +1,4 @@
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -268,6 +269,53 @@ TEST(Driver, AKilledProcessGivesBackEverythingBeforeTheNextQuestion) {
     EXPECT_EQ(r.explicit_high, 130 * kGiB);
     close(ready[0]);
     close(ready[1]);
+  }
+}
+
+TEST(Driver, RacingProcessesNeverHoldMoreThanTheCardAndLeaveNothing) {
+  constexpr int kProcesses = 24;
+  struct Shared {
+    std::atomic<int> ready, refused;
+  };
+  auto* shared = static_cast<Shared*>(
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::vector<pid_t> children;
+  for (int n = 0; n < kProcesses; ++n)
+    children.push_back(start_child([n, shared] {
+      use_card();
+      shared->ready.fetch_add(1);
+      while (shared->ready.load() < kProcesses) std::this_thread::yield();
+      std::uint64_t random = static_cast<std::uint64_t>(n) * 7919 + 1;
+      std::vector<Ptr> held;
+      for (int i = 0; i < 400; ++i) {
+        random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+        Ptr p = 0;
+        const int rc = cu("cuMemAlloc_v2", &p, (random >> 33) % (2 * kGiB) + 1);
+        if (rc == kOk) {
+          held.push_back(p);
+        } else {
+          EXPECT_EQ(rc, kOutOfMemory);
+          shared->refused.fetch_add(1);
+        }
+        if (held.size() > 12 || (rc != kOk && !held.empty())) {
+          EXPECT_EQ(cu("cuMemFree_v2", held.back()), kOk);
+          held.pop_back();
+        }
+      }
+      if (n % 3 == 0) kill(getpid(), SIGKILL);  // some die with all that they hold
+    }));
+  for (std::size_t n = 0; n < children.size(); ++n)
+    EXPECT_EQ(wait_child(children[n]), n % 3 == 0 ? 128 + SIGKILL : 0);
+  EXPECT_GT(shared->refused.load(), 0);
+  munmap(shared, sizeof(Shared));
+  EXPECT_EQ(used(0), 0U);
+  Connection query;
+  std::vector<GroupRecord> groups;
+  ASSERT_EQ(query.open(ClientKind::kQuery), Status::kOk);
+  ASSERT_EQ(query.list(Op::kGroups, 0, 0, 0, &groups), Status::kOk);
+  for (const GroupRecord& group : groups) {
+    EXPECT_EQ(group.explicit_bytes, 0U);
+    EXPECT_LT(group.explicit_high, 141 * kGiB);
   }
 }
 
