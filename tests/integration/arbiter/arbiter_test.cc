@@ -1,0 +1,252 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "adapter/arbiter/arbiter_client.h"
+#include "tests/integration/arbiter/raw_client.h"
+
+// The real arbiter process, the real client of the agent, and tenants that speak the ABI by hand.
+namespace carve::arbiter_test {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+class ArbiterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root: the arbiter mounts its tmpfs";
+    runtime_ = make_runtime();
+    ASSERT_FALSE(runtime_.empty()) << std::strerror(errno);
+    arbiter_.emplace(runtime_, trace());
+    agent_.emplace(runtime_ + "/arbiter/control");
+    ASSERT_TRUE(eventually([&] { return agent_->list().has_value(); }));
+  }
+  void TearDown() override {
+    arbiter_.reset();
+    if (!runtime_.empty()) std::filesystem::remove_all(runtime_ + "/slices");
+  }
+  virtual std::string trace() { return ""; }
+
+  PageOrder order(const std::string& id, std::uint32_t compute = 50, ShareClass share = ShareClass::kBurst,
+                  int cards = 1) {
+    PageOrder order;
+    order.id = id;
+    for (int i = 0; i < cards; ++i) {
+      Slice slice;
+      slice.card = CardId("GPU-" + std::to_string(i));
+      slice.memory = Bytes::gib(4);
+      slice.compute = CoreShare(compute);
+      slice.share = share;
+      order.slices.push_back(slice);
+      order.context_bytes.push_back(Bytes::mib(400));
+    }
+    return order;
+  }
+  void put(const PageOrder& wanted) {
+    const auto done = agent_->put(wanted);
+    ASSERT_TRUE(done) << done.error().what;
+  }
+  RawClient connect(const std::string& id, abi::LibraryKind kind = abi::LibraryKind::kCuda) {
+    auto client = hello(runtime_, id, kind);
+    EXPECT_TRUE(client.has_value()) << "nobody answered";
+    return client ? std::move(*client) : RawClient{};
+  }
+  std::optional<PageSlice> listed(const std::string& id) {
+    auto all = agent_->list();
+    if (!all) return std::nullopt;
+    for (auto& slice : *all) {
+      if (slice.id == id) return slice;
+    }
+    return std::nullopt;
+  }
+
+  std::string runtime_;
+  std::optional<ArbiterChild> arbiter_;
+  std::optional<ArbiterClient> agent_;
+};
+
+TEST_F(ArbiterTest, AHelloIsAnsweredWithPagesThatSayTheOrder) {
+  put(order("one", 30, ShareClass::kBurst, 2));
+  RawClient client = connect("one");
+  ASSERT_EQ(client.welcome.status, abi::WelcomeStatus::kOk);
+  EXPECT_EQ(client.welcome.host_pid, getpid());
+  EXPECT_NE(client.welcome.instance, 0U);
+  ASSERT_EQ(client.cards.size(), 2U);
+  for (int i = 0; i < 2; ++i) {
+    const abi::GrantPage& grant = *client.cards[static_cast<std::size_t>(i)].grant;
+    EXPECT_EQ(grant.magic, abi::kGrantMagic);
+    EXPECT_EQ(grant.card_uuid, "GPU-" + std::to_string(i));
+    EXPECT_EQ(grant.memory_limit.raw, 4ULL << 30);
+    EXPECT_EQ(grant.context_bytes, 400ULL << 20);
+    EXPECT_EQ(grant.compute_limit.raw, 30U);
+    EXPECT_EQ(grant.share_class, abi::ShareClass::kBurst);
+    EXPECT_EQ(client.cards[static_cast<std::size_t>(i)].account->magic, abi::kAccountMagic);
+  }
+  EXPECT_TRUE(eventually([&] { return mode_of(client.card()) == abi::LeaseMode::kSolo; })) << "alone on the card";
+  const std::uint64_t beat = client.card().grant->heartbeat_ns.load_relaxed();
+  EXPECT_TRUE(eventually([&] { return client.card().grant->heartbeat_ns.load_relaxed() > beat + 50 * kMs; }));
+}
+
+TEST_F(ArbiterTest, ATenantCannotWriteTheGrantNorResizeTheAccount) {
+  put(order("ro"));
+  RawClient client = connect("ro");
+  ASSERT_FALSE(client.cards.empty());
+  const int grant = client.card().grant_fd.get();
+  const int account = client.card().account_fd.get();
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, grant, 0), MAP_FAILED);
+  EXPECT_EQ(open(("/proc/self/fd/" + std::to_string(grant)).c_str(), O_RDWR), -1);
+  EXPECT_EQ(errno, EROFS);
+  EXPECT_EQ(open(("/proc/self/fd/" + std::to_string(grant)).c_str(), O_RDONLY | O_TRUNC), -1);
+  EXPECT_EQ(ftruncate(grant, 0), -1);
+  EXPECT_EQ(mprotect(const_cast<abi::GrantPage*>(client.card().grant), 4096, PROT_READ | PROT_WRITE), -1);
+  EXPECT_EQ(fchmod(grant, 0666), -1);
+  EXPECT_EQ(ftruncate(account, 0), -1);
+  EXPECT_EQ(ftruncate(account, 1 << 24), -1);
+  EXPECT_EQ(fcntl(account, F_ADD_SEALS, F_SEAL_WRITE), -1);
+}
+
+TEST_F(ArbiterTest, NvmlReadsOnlyAndTakesNoSlot) {
+  put(order("nvml"));
+  RawClient reader = connect("nvml", abi::LibraryKind::kNvml);
+  ASSERT_EQ(reader.welcome.status, abi::WelcomeStatus::kOk);
+  ASSERT_EQ(reader.cards.size(), 1U);
+  EXPECT_EQ(reader.card().account, nullptr) << "its account page could be mapped for writing";
+  EXPECT_NE(mmap(nullptr, abi::kAccountPageBytes, PROT_READ, MAP_SHARED, reader.card().account_fd.get(), 0),
+            MAP_FAILED);
+  ASSERT_TRUE(listed("nvml").has_value());
+  EXPECT_TRUE(listed("nvml")->processes.empty());
+}
+
+TEST_F(ArbiterTest, AnAbiFromTheFutureIsToldWhatIsSpoken) {
+  put(order("abi"));
+  const auto client = hello(runtime_, "abi", abi::LibraryKind::kCuda, 77);
+  ASSERT_TRUE(client.has_value());
+  EXPECT_EQ(client->welcome.status, abi::WelcomeStatus::kAbiUnsupported);
+  EXPECT_EQ(client->welcome.abi, abi::kPageAbi);
+  EXPECT_TRUE(client->cards.empty());
+}
+
+TEST_F(ArbiterTest, AKilledProcessGivesItsSlotBack) {
+  put(order("kill"));
+  RawClient watcher = connect("kill");
+  abi::AccountSlot& second = watcher.card().account->slots[1];
+  for (int round = 0; round < 3; ++round) {
+    Child child([&] {
+      auto mine = hello(runtime_, "kill");
+      if (!mine || mine->welcome.slot != 1) _exit(1);
+      mine->card().slot->used_bytes.store_seq_cst(1 << 20);
+      mine->card().slot->busy.store_seq_cst(1);
+    });
+    ASSERT_TRUE(child.wait_ready()) << "round " << round << ": not slot 1";
+    EXPECT_EQ(second.used_bytes.load_seq_cst(), 1U << 20);
+    EXPECT_EQ(listed("kill")->cards[0].announced, Bytes::mib(1));
+    child.kill();
+    EXPECT_TRUE(eventually([&] { return second.used_bytes.load_seq_cst() == 0 && second.busy.load_seq_cst() == 0; }));
+    EXPECT_TRUE(eventually([&] { return listed("kill")->processes.size() == 1; }));
+  }
+}
+
+TEST_F(ArbiterTest, SixtyFourProcessesHaveSixtyFourSlots) {
+  put(order("many", 50, ShareClass::kBurst, 2));
+  RawClient watcher = connect("many");
+  std::vector<Child> children;
+  for (int i = 0; i < 64; ++i) {
+    children.emplace_back([&] {
+      auto mine = hello(runtime_, "many");
+      if (!mine || mine->cards.size() != 2) _exit(1);
+      mine->cards[0].slot->used_bytes.store_seq_cst(1000);
+      mine->cards[1].slot->used_bytes.store_seq_cst(2000);
+    });
+  }
+  for (Child& child : children) ASSERT_TRUE(child.wait_ready());
+  const auto full = listed("many");
+  ASSERT_TRUE(full.has_value());
+  std::set<std::int32_t> pids;
+  for (const auto& process : full->processes) pids.insert(process.pid);
+  EXPECT_EQ(pids.size(), 65U);
+  EXPECT_EQ(full->cards[0].announced, Bytes(64 * 1000));
+  EXPECT_EQ(full->cards[1].announced, Bytes(64 * 2000));
+  for (Child& child : children) child.kill();
+  EXPECT_TRUE(eventually([&] {
+    const auto now = listed("many");
+    return now && now->processes.size() == 1 && now->cards[0].announced == Bytes();
+  }));
+}
+
+TEST_F(ArbiterTest, AProgramReplacedByExecLosesItsSlot) {
+  put(order("exec"));
+  RawClient watcher = connect("exec");
+  Child child([&] {
+    auto mine = hello(runtime_, "exec");
+    if (!mine) _exit(1);
+    mine->card().slot->used_bytes.store_seq_cst(4096);
+    execl("/bin/sleep", "sleep", "60", nullptr);
+  });
+  ASSERT_TRUE(eventually([&] { return watcher.card().account->slots[1].used_bytes.load_seq_cst() == 4096; }));
+  EXPECT_TRUE(eventually([&] { return listed("exec")->cards[0].announced == Bytes(); }, 8'000 * kMs));
+  EXPECT_EQ(listed("exec")->processes.size(), 1U);
+}
+
+TEST_F(ArbiterTest, LimitsChangeInPlaceAndADroppedSliceIsRevoked) {
+  put(order("edit"));
+  RawClient client = connect("edit");
+  PageOrder other = order("edit", 20);
+  other.slices[0].memory = Bytes::gib(1);
+  put(other);
+  EXPECT_EQ(client.card().grant->memory_limit.load_relaxed(), 1ULL << 30);
+  EXPECT_EQ(client.card().grant->compute_limit.load_relaxed(), 20U);
+  EXPECT_TRUE(eventually([&] { return client.card().grant->rate_ppm.load_relaxed() == 200'000; }));
+  ASSERT_TRUE(agent_->set_overhead("edit", 0, Bytes::mib(7)));
+  EXPECT_EQ(client.card().grant->overhead_bytes.load_relaxed(), 7ULL << 20);
+  EXPECT_FALSE(agent_->set_overhead("edit", 1, Bytes()));
+  EXPECT_FALSE(agent_->set_overhead("none", 0, Bytes()));
+  other.slices[0].card = CardId("GPU-other");
+  EXPECT_FALSE(agent_->put(other)) << "the cards of a slice never change";
+
+  const std::uint32_t word = client.card().grant->lease.load_acquire();
+  ASSERT_TRUE(agent_->drop("edit"));
+  EXPECT_EQ(client.card().grant->revoked.load_relaxed(), 1U);
+  EXPECT_NE(client.card().grant->lease.load_acquire(), word) << "whoever waits for a grant has to be told";
+  EXPECT_FALSE(connect_slice(runtime_, "edit").has_value());
+  EXPECT_FALSE(std::filesystem::exists(runtime_ + "/slices/edit"));
+  EXPECT_TRUE(agent_->drop("edit")) << "nothing to drop is no error";
+  EXPECT_FALSE(listed("edit").has_value());
+
+  put(order("edit"));
+  RawClient again = connect("edit");
+  EXPECT_EQ(again.card().grant->revoked.load_relaxed(), 0U);
+  EXPECT_NE(again.card().grant->page_generation, client.card().grant->page_generation);
+  EXPECT_EQ(client.card().grant->revoked.load_relaxed(), 1U) << "the old one's processes stay revoked";
+}
+
+TEST_F(ArbiterTest, AListIsWholeHoweverLong) {
+  for (int i = 0; i < 100; ++i) put(order("slice-" + std::to_string(i), 1));
+  const auto all = agent_->list();
+  ASSERT_TRUE(all) << all.error().what;
+  EXPECT_EQ(all->size(), 100U);
+}
+
+TEST_F(ArbiterTest, WhoIsNotRootHasNoSay) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+    ArbiterClient nobody(runtime_ + "/arbiter/control");
+    _exit(nobody.list() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace carve::arbiter_test

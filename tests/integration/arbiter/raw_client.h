@@ -1,0 +1,87 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "abi/hello.h"
+#include "abi/page.h"
+#include "base/fd.h"
+
+// What libcarve does with the arbiter, and what a tenant could do instead of it, without any library between.
+namespace carve::arbiter_test {
+
+/// One card of a slice as one process has it.
+struct RawCard {
+  Fd grant_fd;
+  Fd account_fd;
+  const abi::GrantPage* grant = nullptr;
+  abi::AccountPage* account = nullptr;  // null for NVML, whose descriptor is read-only
+  abi::AccountSlot* slot = nullptr;
+};
+
+struct RawClient {
+  abi::Welcome welcome{};
+  std::vector<RawCard> cards;
+  RawCard& card() { return cards.front(); }
+};
+
+/// Connects to the slice's socket; none when nobody listens.
+std::optional<Fd> connect_slice(const std::string& runtime, const std::string& id);
+/// Says hello like the library; `fields` may be wrong on purpose. None: nobody answered within 2 s.
+std::optional<RawClient> hello(const std::string& runtime, const std::string& id,
+                               abi::LibraryKind kind = abi::LibraryKind::kCuda, std::uint16_t abi_max = abi::kPageAbi);
+/// Sends these bytes instead of a hello and returns what is answered.
+std::optional<abi::Welcome> say(const std::string& runtime, const std::string& id, const std::string& bytes);
+
+void ring(RawCard& card);
+abi::LeaseMode mode_of(const RawCard& card);
+std::uint64_t monotonic_ns();
+/// Looks every 0.2 ms, at most so long. False: it did not come about.
+bool eventually(const std::function<bool()>& condition, std::uint64_t most_ns = 3'000'000'000);
+
+/// A process of its own that runs `body` and then waits to be killed.
+class Child {
+ public:
+  explicit Child(const std::function<void()>& body);
+  ~Child() { kill(); }
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), ready_(std::move(other.ready_)) {}
+  Child& operator=(Child&&) = delete;
+  /// Until `body` has returned; false when the process died in it.
+  bool wait_ready();
+  void kill();  // -9, and reaps
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  Fd ready_;
+};
+
+/// A folder under /tmp that no earlier test has used, and a private mount namespace: once per process.
+std::string make_runtime();
+
+/// The arbiter in a process of its own.
+class ArbiterChild {
+ public:
+  explicit ArbiterChild(std::string runtime, std::string trace = "");
+  ~ArbiterChild() { kill(); }
+  ArbiterChild(const ArbiterChild&) = delete;
+  ArbiterChild& operator=(const ArbiterChild&) = delete;
+  void start();
+  void kill();         // -9
+  bool stop_nicely();  // SIGTERM; true when it ended by itself
+  [[nodiscard]] bool alive() const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] std::uint64_t cpu_ns() const;  // user and system, all threads
+
+ private:
+  std::string runtime_;
+  std::string trace_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace carve::arbiter_test
