@@ -67,12 +67,6 @@ bool charge(Card& card, std::uint64_t bytes) {
   return announce(card, bytes);
 }
 
-void charge_taken(Card& card, std::uint64_t bytes) {
-  if (bytes != 0) {
-    account_of(card).add(bytes);
-  }
-}
-
 void give_back(Card& card, std::uint64_t bytes) {
   if (bytes != 0) {
     account_of(card).release(bytes);

@@ -52,8 +52,6 @@ inline std::uint16_t index_of(const Card& card) { return static_cast<std::uint16
 /// Announces `bytes` if they fit; false: they do not, nothing changed. On the way to a refusal unused pool memory
 /// is given back to the driver. Cost: one atomic add and one load per process of the slice.
 bool charge(Card& card, std::uint64_t bytes);
-/// Announces what is taken already and cannot be refused any more.
-void charge_taken(Card& card, std::uint64_t bytes);
 void give_back(Card& card, std::uint64_t bytes);
 
 /// As `charge`, for one request: chooses granules, a share of a granule, or exact bytes when only these fit.

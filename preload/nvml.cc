@@ -140,7 +140,7 @@ Card* card_of(nvmlDevice_t device) {
 }
 
 std::uint64_t used_of(const Card& card) {
-  std::uint32_t slots = card.account->high_slot.load_seq_cst();
+  std::uint32_t slots = card.grant->high_slot.load_seq_cst();
   slots = slots > carve::abi::kAccountSlots ? carve::abi::kAccountSlots : slots;
   std::uint64_t sum = card.grant->overhead_bytes.load_relaxed();
   for (std::uint32_t i = 0; i < slots; ++i) {
@@ -152,7 +152,7 @@ std::uint64_t used_of(const Card& card) {
 /// True when a process of this slice has this host PID. The figure in the slot is the tenant's own word: a
 /// wrong one shows it another process' PID and memory, nothing more.
 bool ours(const Card& card, unsigned pid) {
-  std::uint32_t slots = card.account->high_slot.load_seq_cst();
+  std::uint32_t slots = card.grant->high_slot.load_seq_cst();
   slots = slots > carve::abi::kAccountSlots ? carve::abi::kAccountSlots : slots;
   for (std::uint32_t i = 0; i < slots; ++i) {
     const carve::abi::AccountSlot& slot = card.account->slots[i];

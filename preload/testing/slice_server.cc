@@ -107,6 +107,9 @@ void SliceServer::serve() {
     for (abi::AccountPage* page : accounts_) {
       page->high_slot.store_seq_cst(slot + 1);
     }
+    for (abi::GrantPage* page : grants_) {
+      page->high_slot.store_seq_cst(slot + 1);
+    }
     abi::Welcome welcome{abi::kHelloMagic, abi::kPageAbi, static_cast<std::uint16_t>(grants_.size()),
                          abi::WelcomeStatus::kOk, peer.pid, slot, slot + 1, 0};
     std::vector<int> fds;

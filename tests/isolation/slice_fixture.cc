@@ -6,7 +6,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -41,10 +43,42 @@ std::string set_up() {
   }
   const std::string folder = sim::Instance::library_folder();
   return preload::testing::enter_sandbox(
-      {CARVE_LIBRARY, CARVE_NVML_LIBRARY, folder + "/libcuda.so.1", folder + "/libnvidia-ml.so.1"});
+      {library_under_test(), CARVE_NVML_LIBRARY, folder + "/libcuda.so.1", folder + "/libnvidia-ml.so.1"});
 }
 
 }  // namespace
+
+std::string& library_under_test() {
+  static std::string path = CARVE_LIBRARY;
+  return path;
+}
+
+std::uint64_t driver_now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::vector<double> delivered(pid_t pid, std::uint64_t since_ns, unsigned window_ms) {
+  const std::uint64_t length = std::uint64_t{window_ms} * 1'000'000;
+  const nlohmann::json rows =
+      simctl("windows --ms " + std::to_string(window_ms) + " --since " + std::to_string(since_ns));
+  // A window in which a process got nothing has no row of it: windows are known from all rows together.
+  std::map<std::uint64_t, double> shares;
+  for (const nlohmann::json& row : rows["windows"]) {
+    const auto start = row["start_ns"].get<std::uint64_t>();
+    if (start >= since_ns && start + length <= driver_now_ns()) {
+      shares[start] += row["pid"].get<pid_t>() == pid
+                           ? 100.0 * static_cast<double>(row["gpu_ns"].get<std::uint64_t>()) / static_cast<double>(length)
+                           : 0.0;
+    }
+  }
+  std::vector<double> out;
+  for (const auto& [start, share] : shares) {
+    out.push_back(share);
+  }
+  return out;
+}
 
 std::string card_uuid() { return simctl("cards")["cards"][0]["uuid"].get<std::string>(); }
 

@@ -28,6 +28,12 @@ struct Truth {
 Truth truth_of_group(const std::string& group);
 /// Of one process, dead or alive.
 Truth truth_of_process(pid_t pid);
+/// Share of card 0 delivered to the process, in per cent, for each whole window of `window_ms` after `since_ns`.
+std::vector<double> delivered(pid_t pid, std::uint64_t since_ns, unsigned window_ms);
+/// The driver's clock.
+std::uint64_t driver_now_ns();
+/// The file that stands under libcuda's names; to be changed before the first test runs.
+std::string& library_under_test();
 /// UUID of card 0.
 std::string card_uuid();
 

@@ -1,0 +1,126 @@
+// Shares of a card in real time: the real library, the real arbiter, the simulated driver's own windows.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "tests/isolation/arbiter_process.h"
+#include "tests/isolation/slice_fixture.h"
+
+namespace carve::isolation {
+namespace {
+
+constexpr double kPerSecond = 5;     // points, of every 1 s window: 3 of the law, 2 for two loaded cores
+constexpr double kPerTen = 3.5;      // of every 10 s
+
+class Share : public SliceTest {
+ protected:
+  static void stop(pid_t pid) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+
+  /// Delivered share of each process in per cent, per window of `ms`, of what was delivered after `since_ns`.
+  static void expect_shares(const std::vector<std::pair<pid_t, double>>& wanted, std::uint64_t since_ns, double points,
+                            unsigned ms, std::size_t at_least) {
+    for (const auto& [pid, target] : wanted) {
+      const std::vector<double> got = delivered(pid, since_ns, ms);
+      ASSERT_GE(got.size(), at_least);
+      double worst = 0;
+      double sum = 0;
+      for (const double share : got) {
+        worst = std::max(worst, std::abs(share - target));
+        sum += share;
+      }
+      std::printf("  wanted %5.1f %%: mean %5.1f over %zu windows of %u ms, worst window off by %.1f points\n", target,
+                  sum / static_cast<double>(got.size()), got.size(), ms, worst);
+      EXPECT_LE(worst, points);
+    }
+  }
+};
+
+struct Case {
+  const char* name;
+  std::vector<std::string> one, other;
+  std::uint32_t share_one, share_other;
+};
+
+TEST_F(Share, TwoSlicesGetWhatTheyWerePromised) {
+  ArbiterProcess arbiter;
+  const Case cases[] = {
+      {"0.5 ms kernels, 30/70", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 30, 70},
+      {"5 ms against 0.5 ms, 50/50", {"--kernel-us", "5000"}, {"--kernel-us", "500"}, 50, 50},
+      {"0.5 ms graphs of 8 against a sync loop, 30/70", {"--kernel-us", "500", "--graph", "--depth", "8"},
+       {"--kernel-us", "1000", "--sync"}, 30, 70},
+  };
+  for (const Case& now : cases) {
+    std::printf("%s\n", now.name);
+    ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, now.share_one, abi::ShareClass::kBurst)), "");
+    ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, now.share_other, abi::ShareClass::kBurst)), "");
+    const pid_t one = spin_in("one", now.one);
+    const pid_t other = spin_in("other", now.other);
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    const std::uint64_t since = driver_now_ns();
+    std::this_thread::sleep_for(std::chrono::milliseconds(11'100));
+    const std::vector<std::pair<pid_t, double>> wanted = {{one, now.share_one}, {other, now.share_other}};
+    expect_shares(wanted, since, kPerSecond, 1000, 9);
+    expect_shares(wanted, since, kPerTen, 5000, 1);
+    stop(one);
+    stop(other);
+    arbiter.drop("one");
+    arbiter.drop("other");
+  }
+}
+
+TEST_F(Share, ACapHoldsOnAnIdleCardAndABurstDoesNot) {
+  ArbiterProcess arbiter;
+  ASSERT_EQ(arbiter.put("fixed", card_of(1024 * kMiB, 30, abi::ShareClass::kFixed)), "");
+  const pid_t fixed = spin_in("fixed", {"--kernel-us", "500"});
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  std::uint64_t since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
+  expect_shares({{fixed, 30}}, since, kPerSecond, 1000, 4);
+  stop(fixed);
+  ASSERT_EQ(arbiter.put("burst", card_of(1024 * kMiB, 30, abi::ShareClass::kBurst)), "");
+  const pid_t burst = spin_in("burst", {"--kernel-us", "500"});
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(3'100));
+  const std::vector<double> got = delivered(burst, since, 1000);
+  ASSERT_FALSE(got.empty());
+  for (const double share : got) {
+    EXPECT_GE(share, 96);
+  }
+  stop(burst);
+}
+
+TEST_F(Share, AStoppedArbiterLeavesTheLastRates) {
+  ArbiterProcess arbiter;
+  ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, 30, abi::ShareClass::kBurst)), "");
+  ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 70, abi::ShareClass::kBurst)), "");
+  const pid_t one = spin_in("one", {"--kernel-us", "500"});
+  const pid_t other = spin_in("other", {"--kernel-us", "500"});
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  kill(arbiter.pid(), SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::uint64_t since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
+  std::printf("arbiter stopped\n");
+  expect_shares({{one, 30}, {other, 70}}, since, 10, 1000, 4);
+  kill(arbiter.pid(), SIGCONT);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
+  std::printf("arbiter back\n");
+  expect_shares({{one, 30}, {other, 70}}, since, kPerSecond, 1000, 4);
+  stop(one);
+  stop(other);
+}
+
+}  // namespace
+}  // namespace carve::isolation
