@@ -112,8 +112,9 @@ class Kernel {
 
   /// Plays all cards up to `now` (timeline.cc).
   void advance(std::uint64_t now);
-  /// When the timeline must be looked at again; ~0 when nothing is pending (wake.cc).
-  [[nodiscard]] std::uint64_t next_wake(std::uint64_t now) const;
+  /// When the timeline must be looked at again; ~0 when nothing is pending (wake.cc). `awaited`: somebody
+  /// waits for what is due then, rather than that it is time to look at a long backlog.
+  [[nodiscard]] std::uint64_t next_wake(std::uint64_t now, bool* awaited = nullptr) const;
   /// True when a client appended or acknowledged something that `advance` has not seen.
   [[nodiscard]] bool anything_new() const;
 

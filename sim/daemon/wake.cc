@@ -35,30 +35,42 @@ bool Kernel::anything_new() const {
   return false;
 }
 
-std::uint64_t Kernel::next_wake(std::uint64_t now) const {
-  std::uint64_t wake = ~0ULL;
+std::uint64_t Kernel::next_wake(std::uint64_t now, bool* awaited) const {
+  std::uint64_t coarse = ~0ULL, due = ~0ULL;
   for (std::uint32_t c = 0; c < machine_.count; ++c) {
     const Engine& e = engines_[c];
     for (const Stream* s : e.streams) {
       if (!s->pending()) continue;
-      if (s->front().kind == CommandKind::kHost) continue;  // the client rings when it is done
-      wake = std::min(wake, now + kCoarseNs);
+      const Command& front = s->front();
+      if (front.kind == CommandKind::kHost) continue;  // the client rings when it is done
+      const bool backlog = s->tail - s->head > kExactBacklog;
       std::uint64_t target = s->cell->wait_for.load();
-      if (target == kNobodyWaits || target > s->tail) target = s->tail;
-      if (s->tail - s->head > kExactBacklog && s->cell->wait_for.load() == kNobodyWaits) continue;
+      if (backlog) {
+        coarse = std::min(coarse, now + kCoarseNs);
+        if (target == kNobodyWaits) continue;
+        target = std::min(target, s->tail);
+      } else {
+        target = s->head + 1;
+      }
       std::uint64_t work = work_before(*s, target);
-      if (s->front().kind == CommandKind::kWait || work == 0) work = std::max(work, kBlockedNs);
-      if (s->front().kind == CommandKind::kCompute && e.current != s->client &&
-          e.running != nullptr) {
+      if (front.kind == CommandKind::kWait) {
+        const auto other = s->client->streams.find(front.argument);
+        if (other != s->client->streams.end())
+          work += work_before(*other->second, std::min(front.target, other->second->tail));
+        work = std::max(work, kBlockedNs);
+      } else if (front.kind == CommandKind::kCompute && e.current != s->client &&
+                 e.running != nullptr) {
         const std::uint64_t slice = e.slice_end > now ? e.slice_end - now : 0;
         work += std::min(slice, work_before(*e.running, e.running->tail)) +
                 std::uint64_t{machine_.model->switch_us} * 1000;
       } else if (e.switching && e.switch_end > now) {
         work += e.switch_end - now;
       }
-      wake = std::min(wake, now + work);
+      due = std::min(due, now + work);
     }
   }
+  if (awaited != nullptr) *awaited = due <= coarse;
+  const std::uint64_t wake = std::min(coarse, due);
   return wake == ~0ULL ? wake : std::max(wake, now + kLeastNs);
 }
 
