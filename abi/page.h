@@ -69,7 +69,7 @@ struct GrantPage {
   Cell<std::uint64_t> heartbeat_ns;    // when the arbiter last looked
   Cell<std::uint32_t> rate_ppm;        // last granted rate, millionths of the card: the local bucket's rate
                                        // when the arbiter is silent
-  Cell<std::uint32_t> reserved3;
+  Cell<std::uint32_t> high_slot;       // highest slot handed out + 1: bounds every sum over the account page
   std::uint8_t reserved4[32];
 
   std::uint8_t padding[kGrantPageBytes - 256];
@@ -102,7 +102,7 @@ struct AccountPage {
   std::uint16_t reserved0;
   std::uint8_t reserved1[56];
   Cell<std::uint32_t> doorbell;        // client → arbiter futex word: bump and wake on a want or busy edge
-  Cell<std::uint32_t> high_slot;       // highest slot index ever handed out + 1: bounds every sum
+  Cell<std::uint32_t> high_slot;       // a copy of the grant page's, for the arbiter's own look
   std::uint8_t padding[4096 - 72];
   AccountSlot slots[kAccountSlots];
 };

@@ -16,6 +16,11 @@ constexpr std::uint64_t clamp(std::uint64_t value, std::uint64_t low, std::uint6
   return value < low ? low : value > high ? high : value;
 }
 
+/// whole * part / sum, without overflow: a step can come minutes late on a suspended machine.
+std::uint64_t part_of(std::uint64_t whole, std::uint64_t part, std::uint64_t sum) {
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(whole) * part / sum);
+}
+
 std::int64_t signed_ns(std::uint64_t ns) { return static_cast<std::int64_t>(ns); }
 
 /// How long work was in flight within [last, now], from the states at both ends and the edge between them.
@@ -56,6 +61,7 @@ void Arbiter::remove(int slice) {
 
 void Arbiter::set_terms(int slice, const Terms& terms) {
   slices_[slice].terms = terms;
+  slices_[slice].exhausted = false;  // the next look decides, by the new terms
   next_step_ = 0;
 }
 
@@ -86,7 +92,7 @@ void Arbiter::charge(std::uint64_t now, const Observation* observations) {
     Slice& slice = slices_[i];
     if (!slice.used) continue;
     refill(slice, passed);
-    charge_slice(slice, sum <= passed ? worked[i] : worked[i] * passed / sum);
+    charge_slice(slice, sum <= passed ? worked[i] : part_of(passed, worked[i], sum));
     const std::uint64_t measured = observations[i].busy_ns - slice.busy_ns;
     slice.presumed += signed_ns(worked[i]) - signed_ns(min_of(measured, kLongestReport));
     slice.worked += worked[i];

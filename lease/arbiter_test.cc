@@ -152,6 +152,38 @@ TEST(Arbiter, TheSameInputsGiveTheSameDecisionsAndOthersDoNot) {
   EXPECT_NE(play(kNever), play(5000));
 }
 
+TEST(Arbiter, AnExhaustedSliceThatBecomesBurstIsServed) {
+  Card card;
+  const int slice = card.arbiter.add({30, abi::ShareClass::kFixed, abi::PriorityClass::kStandard});
+  card.arbiter.add(burst(30));
+  std::uint64_t at = 0;
+  for (; at < 200 * kMs; at += kMs) {
+    const bool runs = card.mode(slice) != abi::LeaseMode::kBlocked;
+    card.seen[0].want = !runs;
+    card.seen[0].busy = runs;
+    card.seen[0].busy_ns += runs ? kMs : 0;
+    card.step(at);
+  }
+  while (card.mode(slice) != abi::LeaseMode::kBlocked) card.step(at += kMs);
+  card.arbiter.set_terms(slice, burst(30));
+  card.seen[0].want = true;
+  card.seen[0].busy = false;
+  card.step(at + kMs);
+  EXPECT_NE(card.mode(slice), abi::LeaseMode::kBlocked);
+}
+
+TEST(Arbiter, AStepThatComesLateIsSplitFairly) {
+  Card card;
+  card.arbiter.add(burst(50));
+  card.arbiter.add(burst(50));
+  card.seen[0] = card.seen[1] = {.want = true, .busy = true, .inflight_ns = kMs};
+  card.step(1);
+  card.step(kMs);
+  const std::uint64_t before = card.arbiter.charged_ns(0);
+  card.step(30'001 * kMs);
+  EXPECT_NEAR(static_cast<double>(card.arbiter.charged_ns(0) - before), 15e9, 1e6);
+}
+
 TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
   auto arbiter = std::make_unique<Arbiter>();
   for (std::uint32_t i = 0; i < kMaxSlices; ++i) EXPECT_EQ(arbiter->add(burst(1)), static_cast<int>(i));

@@ -173,17 +173,21 @@ void Gate::give_credit_back(Lane& lane, std::uint64_t now) {
 bool Gate::completed(const Segment& segment, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t now) {
   if (end_ns > begin_ns) {
     learn(segment, end_ns - begin_ns);
-    // Segments of several streams overlap on the card: time is counted once.
-    const std::uint64_t from = max_of(begin_ns, covered_until_);
-    if (end_ns > from) busy_total_ns_ += end_ns - from;
-    covered_until_ = max_of(covered_until_, end_ns);
+    busy_total_ns_ += covered_.add(begin_ns, end_ns);  // segments of several streams overlap on the card
     slot_->busy_ns.store_release(busy_total_ns_);
   }
   slot_->anchor_ns.store_relaxed(now);
   return finish(segment.estimate_ns, now);
 }
 
-bool Gate::abandoned(const Segment& segment, std::uint64_t now) { return finish(segment.estimate_ns, now); }
+bool Gate::abandoned(const Segment& segment, std::uint64_t now) {
+  // Unmeasured work is not free: who captures for ever would have the card for nothing.
+  const std::uint64_t anchor = slot_->anchor_ns.load_relaxed();
+  busy_total_ns_ += min_of(segment.estimate_ns, now > anchor ? now - anchor : 0);
+  slot_->busy_ns.store_release(busy_total_ns_);
+  slot_->anchor_ns.store_relaxed(now);
+  return finish(segment.estimate_ns, now);
+}
 
 bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
   if (slot_->inflight_ns.fetch_sub(estimate_ns) > estimate_ns) return false;
@@ -199,19 +203,20 @@ bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
 void Gate::learn(const Segment& segment, std::uint64_t measured_ns) {
   std::uint64_t known_ns = 0;
   std::uint32_t cold_operations = 0;
+  bool known[Segment::kKeys] = {};  // asked once: another thread may forget a key at any moment
   for (std::uint32_t i = 0; i < segment.distinct; ++i) {
-    if (costs_.knows(segment.keys[i])) known_ns += costs_.estimate_ns(segment.keys[i]) * segment.counts[i];
+    known[i] = costs_.knows(segment.keys[i]);
+    if (known[i]) known_ns += costs_.estimate_ns(segment.keys[i]) * segment.counts[i];
     else cold_operations += segment.counts[i];
   }
   const std::uint64_t left_ns = measured_ns > known_ns ? measured_ns - known_ns : measured_ns / 8;
   for (std::uint32_t i = 0; i < segment.distinct; ++i) {
     const std::uint64_t key = segment.keys[i];
-    const std::uint64_t each = costs_.estimate_ns(key);
-    if (!costs_.knows(key)) {
-      costs_.learn(key, max_of(left_ns / cold_operations, 1));
+    if (!known[i]) {
+      costs_.learn(key, max_of(left_ns / max_of(cold_operations, 1), 1));
     } else if (cold_operations == 0 && segment.estimate_ns != 0) {
       const double ratio = static_cast<double>(measured_ns) / static_cast<double>(segment.estimate_ns);
-      costs_.learn(key, static_cast<std::uint64_t>(static_cast<double>(each) * ratio));
+      costs_.learn(key, static_cast<std::uint64_t>(static_cast<double>(costs_.estimate_ns(key)) * ratio));
     }
     const std::uint64_t longest_us = costs_.estimate_ns(key) / kNsPerUs;
     if (longest_us > slot_->max_op_us.load_relaxed()) {

@@ -4,6 +4,7 @@
 
 #include "abi/page.h"
 #include "lease/cost_table.h"
+#include "lease/coverage.h"
 
 // The client's side of a lease: may this piece of work go to the card now, how much is in flight, what did it
 // take. One Gate per process and card, one Lane per thread and card. Freestanding: it never waits, looks at a
@@ -75,6 +76,7 @@ class Gate {
     account_ = account;
     slot_ = slot;
     tuning_ = tuning;
+    busy_total_ns_ = slot->busy_ns.load_relaxed();  // it only ever grows, whoever had the slot before
   }
 
   /// May one piece of work go now? `clock()` gives now in the page's clock and is asked on the slow path only.
@@ -138,7 +140,8 @@ class Gate {
   /// The segment's end marker has passed. `begin_ns`, `end_ns`: when its work ran, on the card's own clock;
   /// `now`: page clock. True: the arbiter is to be told (its lease holder fell idle, or a drain ended).
   bool completed(const Segment& segment, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t now);
-  /// The segment ended without a measurement (its context or stream is gone).
+  /// The segment ended without a measurement (capturing, or its context is gone): it counts as it was estimated, at
+  /// most with the time that passed.
   bool abandoned(const Segment& segment, std::uint64_t now);
 
   [[nodiscard]] CostTable& costs() { return costs_; }
@@ -163,7 +166,7 @@ class Gate {
   GateTuning tuning_;
   CostTable costs_;
   std::uint32_t waiting_ = 0;         // threads that were told to wait for a grant
-  std::uint64_t covered_until_ = 0;   // card clock: up to here measured time is counted already
+  Coverage covered_;                  // measured time on the card's clock, each moment counted once
   std::uint64_t busy_total_ns_ = 0;
   bool on_its_own_ = false;
   std::int64_t local_tokens_ = 0;     // ns of card time, while on its own

@@ -117,6 +117,32 @@ TEST(Gate, OverlappingStreamsAreCountedOnce) {
   EXPECT_EQ(w.slot().busy_ns.raw, 30 * kMs);
 }
 
+// A short copy that ends within a long kernel on another stream must not hide what the kernel took before it.
+TEST(Gate, ASegmentWithinAnotherHidesNothing) {
+  World w;
+  Segment segment;
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    w.gate.completed(segment, i * kMs + 950'000, i * kMs + 960'000, w.now);
+    w.gate.completed(segment, i * kMs, i * kMs + 999'000, w.now);
+  }
+  EXPECT_EQ(w.slot().busy_ns.raw, 1000 * 999'000ULL);
+}
+
+TEST(Gate, UnmeasuredWorkIsNotFree) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kSolo, ~0ULL, 50'000);
+  for (int i = 0; i < 1000; ++i) {
+    Segment segment;
+    const Passage passage = w.enter();
+    w.lane.segment_target_ns = 1;
+    ASSERT_TRUE(w.gate.leave(w.lane, passage, &segment));
+    w.now += kMs;
+    w.gate.abandoned(segment, w.now);
+  }
+  EXPECT_GE(w.slot().busy_ns.raw, 990 * kMs);
+}
+
 TEST(Gate, AnotherStreamClosesTheSegment) {
   World w;
   w.gate.costs().learn(kKey, 1000);

@@ -18,7 +18,7 @@ struct Pages {
   std::unique_ptr<abi::AccountPage> account = std::make_unique<abi::AccountPage>();
   explicit Pages(std::uint64_t limit, std::uint32_t slots = 1) {
     grant->memory_limit.raw = limit;
-    account->high_slot.raw = slots;
+    grant->high_slot.raw = slots;
   }
   MemoryAccount of(std::uint32_t slot) { return {*grant, *account, account->slots[slot]}; }
 };
@@ -52,9 +52,24 @@ TEST(MemoryAccount, ARequestNearTheEndOfTheNumbersDoesNotWrapAround) {
 
 TEST(MemoryAccount, NoiseInAnotherSlotRefusesRatherThanGrants) {
   Pages pages(kGiB, 1);
-  pages.account->high_slot.raw = 0xffffffff;
+  pages.grant->high_slot.raw = 0xffffffff;
   pages.account->slots[7].used_bytes.raw = ~std::uint64_t{0} - 5;
   EXPECT_FALSE(pages.of(0).reserve(6));
+  EXPECT_FALSE(pages.of(0).reserve(1));
+}
+
+TEST(MemoryAccount, NoiseAndOverheadTogetherDoNotWrapAround) {
+  Pages pages(kGiB, 3);
+  pages.account->slots[1].used_bytes.raw = ~std::uint64_t{0};
+  pages.account->slots[2].used_bytes.raw = 5;
+  pages.grant->overhead_bytes.raw = 4096;
+  EXPECT_FALSE(pages.of(0).reserve(4096));
+}
+
+TEST(MemoryAccount, WhatATenantWritesIntoTheAccountPagesHeaderHidesNothing) {
+  Pages pages(kGiB, 1);
+  pages.account->high_slot.raw = 0;
+  ASSERT_TRUE(pages.of(0).reserve(kGiB));
   EXPECT_FALSE(pages.of(0).reserve(1));
 }
 

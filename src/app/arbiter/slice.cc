@@ -192,6 +192,7 @@ void Slice::refresh_headers() {
   for (Card& card : cards_) {
     write_header(*card.account.page);
     card.account.page->high_slot.store_seq_cst(end);
+    card.grant->high_slot.store_seq_cst(end);
   }
 }
 
