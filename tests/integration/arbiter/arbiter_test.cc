@@ -12,68 +12,11 @@
 #include <filesystem>
 #include <set>
 
-#include "adapter/arbiter/arbiter_client.h"
-#include "tests/integration/arbiter/raw_client.h"
+#include "tests/integration/arbiter/fixture.h"
 
 // The real arbiter process, the real client of the agent, and tenants that speak the ABI by hand.
 namespace carve::arbiter_test {
 namespace {
-
-constexpr std::uint64_t kMs = 1'000'000;
-
-class ArbiterTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "needs root: the arbiter mounts its tmpfs";
-    runtime_ = make_runtime();
-    ASSERT_FALSE(runtime_.empty()) << std::strerror(errno);
-    arbiter_.emplace(runtime_, trace());
-    agent_.emplace(runtime_ + "/arbiter/control");
-    ASSERT_TRUE(eventually([&] { return agent_->list().has_value(); }));
-  }
-  void TearDown() override {
-    arbiter_.reset();
-    if (!runtime_.empty()) std::filesystem::remove_all(runtime_ + "/slices");
-  }
-  virtual std::string trace() { return ""; }
-
-  PageOrder order(const std::string& id, std::uint32_t compute = 50, ShareClass share = ShareClass::kBurst,
-                  int cards = 1) {
-    PageOrder order;
-    order.id = id;
-    for (int i = 0; i < cards; ++i) {
-      Slice slice;
-      slice.card = CardId("GPU-" + std::to_string(i));
-      slice.memory = Bytes::gib(4);
-      slice.compute = CoreShare(compute);
-      slice.share = share;
-      order.slices.push_back(slice);
-      order.context_bytes.push_back(Bytes::mib(400));
-    }
-    return order;
-  }
-  void put(const PageOrder& wanted) {
-    const auto done = agent_->put(wanted);
-    ASSERT_TRUE(done) << done.error().what;
-  }
-  RawClient connect(const std::string& id, abi::LibraryKind kind = abi::LibraryKind::kCuda) {
-    auto client = hello(runtime_, id, kind);
-    EXPECT_TRUE(client.has_value()) << "nobody answered";
-    return client ? std::move(*client) : RawClient{};
-  }
-  std::optional<PageSlice> listed(const std::string& id) {
-    auto all = agent_->list();
-    if (!all) return std::nullopt;
-    for (auto& slice : *all) {
-      if (slice.id == id) return slice;
-    }
-    return std::nullopt;
-  }
-
-  std::string runtime_;
-  std::optional<ArbiterChild> arbiter_;
-  std::optional<ArbiterClient> agent_;
-};
 
 TEST_F(ArbiterTest, AHelloIsAnsweredWithPagesThatSayTheOrder) {
   put(order("one", 30, ShareClass::kBurst, 2));

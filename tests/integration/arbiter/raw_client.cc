@@ -135,6 +135,44 @@ bool eventually(const std::function<bool()>& condition, std::uint64_t most_ns) {
   return true;
 }
 
+Works::Works(RawCard& card, std::uint64_t piece_ns)
+    : card_(card), piece_ns_(piece_ns), thread_([this] { run(); }) {}
+
+Works::~Works() {
+  stop_ = true;
+  thread_.join();
+}
+
+void Works::run() {
+  abi::AccountSlot& slot = *card_.slot;
+  std::uint64_t busy = slot.busy_ns.load_relaxed();
+  const auto may_launch = [&] {
+    const abi::LeaseMode mode = mode_of(card_);
+    return mode == abi::LeaseMode::kSolo ||
+           (mode == abi::LeaseMode::kLease && monotonic_ns() < card_.grant->end_ns.load_relaxed());
+  };
+  while (!stop_) {
+    if (!may_launch()) {
+      slot.want.store_seq_cst(1);
+      ring(card_);
+      while (!stop_ && !may_launch()) pause_ns(50'000);
+    }
+    const std::uint64_t start = monotonic_ns();
+    slot.anchor_ns.store_seq_cst(start);
+    slot.inflight_ns.store_seq_cst(piece_ns_);
+    slot.busy.store_seq_cst(1);
+    slot.want.store_seq_cst(0);
+    pause_ns(static_cast<long>(piece_ns_));
+    busy += monotonic_ns() - start;
+    slot.anchor_ns.store_seq_cst(monotonic_ns());
+    slot.busy_ns.store_seq_cst(busy);
+    slot.inflight_ns.store_seq_cst(0);
+    slot.busy.store_seq_cst(0);
+    ++done_;
+  }
+  slot.want.store_seq_cst(0);
+}
+
 Child::Child(const std::function<void()>& body) {
   int ends[2] = {-1, -1};
   if (pipe2(ends, O_CLOEXEC) != 0) std::abort();

@@ -2,10 +2,13 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "abi/hello.h"
@@ -43,6 +46,25 @@ abi::LeaseMode mode_of(const RawCard& card);
 std::uint64_t monotonic_ns();
 /// Looks every 0.2 ms, at most so long. False: it did not come about.
 bool eventually(const std::function<bool()>& condition, std::uint64_t most_ns = 3'000'000'000);
+
+/// A thread that always has work for the card, in pieces of 1 ms, and honours its grants.
+class Works {
+ public:
+  explicit Works(RawCard& card, std::uint64_t piece_ns = 1'000'000);
+  ~Works();
+  Works(const Works&) = delete;
+  Works& operator=(const Works&) = delete;
+  /// Pieces done so far.
+  [[nodiscard]] std::uint64_t done() const { return done_.load(); }
+
+ private:
+  void run();
+  RawCard& card_;
+  std::uint64_t piece_ns_;
+  std::atomic<bool> stop_{false};
+  std::atomic<std::uint64_t> done_{0};
+  std::thread thread_;
+};
 
 /// A process of its own that runs `body` and then waits to be killed.
 class Child {

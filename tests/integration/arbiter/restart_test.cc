@@ -1,0 +1,197 @@
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "tests/integration/arbiter/fixture.h"
+
+// The arbiter dies at any moment; what runs goes on, and the next one takes it over.
+namespace carve::arbiter_test {
+namespace {
+
+class RestartTest : public ArbiterTest {
+ protected:
+  void restart() {
+    arbiter_->kill();
+    arbiter_->start();
+  }
+  /// The grants of this page are being looked after now.
+  bool beats(const RawCard& card) {
+    const std::uint64_t start = monotonic_ns();
+    return eventually([&] { return card.grant->heartbeat_ns.load_relaxed() > start + 30 * kMs; });
+  }
+};
+
+TEST_F(RestartTest, WhatTheAgentKeepsComesBack) {
+  put(order("a", 50, ShareClass::kBurst, 2));
+  RawClient client = connect("a");
+  client.cards[0].slot->used_bytes.store_seq_cst(12345);
+  client.cards[1].slot->used_bytes.store_seq_cst(54321);
+  restart();
+  // The client finds the connection broken, hands back what it keeps, asks again.
+  ASSERT_TRUE(eventually([&] { return listed("a").has_value(); }));
+  const auto slice = listed("a");
+  EXPECT_EQ(slice->cards[0].announced, Bytes(12345));
+  EXPECT_EQ(slice->cards[1].announced, Bytes(54321));
+  ASSERT_EQ(slice->processes.size(), 1U);
+  EXPECT_EQ(slice->processes[0].pid, getpid());
+  EXPECT_TRUE(beats(client.cards[0]));
+  EXPECT_TRUE(beats(client.cards[1]));
+  RawClient late = connect("a");
+  EXPECT_NE(late.welcome.slot, client.welcome.slot) << "a slot that is taken was given away";
+  EXPECT_EQ(late.cards[0].account->slots[client.welcome.slot].used_bytes.load_relaxed(), 12345U)
+      << "it was given another page";
+}
+
+TEST_F(RestartTest, WithoutAnyAgentTheProcessesThemselvesLeadToTheirPages) {
+  put(order("b", 30, ShareClass::kFixed));
+  RawClient client = connect("b");
+  client.card().slot->used_bytes.store_seq_cst(777);
+  agent_.reset();
+  restart();
+  EXPECT_TRUE(beats(client.card())) << "nobody handed anything back, yet its pages are ruled again";
+  agent_.emplace(runtime_ + "/arbiter/control");
+  const auto slice = listed("b");
+  ASSERT_TRUE(slice.has_value());
+  EXPECT_EQ(slice->cards[0].announced, Bytes(777));
+  EXPECT_EQ(client.card().grant->compute_limit.load_relaxed(), 30U);
+  RawClient late = connect("b");
+  EXPECT_EQ(late.card().account->slots[client.welcome.slot].used_bytes.load_relaxed(), 777U);
+}
+
+TEST_F(RestartTest, ASliceWithoutProcessesKeepsItsSocketAndTakesNewOnes) {
+  put(order("c"));
+  arbiter_->kill();
+  auto early = connect_slice(runtime_, "c");
+  EXPECT_TRUE(early.has_value()) << "the agent keeps the socket open: who connects now waits in its queue";
+  arbiter_->start();
+  ASSERT_TRUE(eventually([&] { return listed("c").has_value(); }));
+  EXPECT_EQ(connect("c").welcome.status, abi::WelcomeStatus::kOk);
+}
+
+TEST_F(RestartTest, AgainAndAgain) {
+  put(order("d"));
+  RawClient client = connect("d");
+  client.card().slot->used_bytes.store_seq_cst(99);
+  std::uint32_t epoch = client.card().grant->lease.load_acquire() >> 2;
+  for (int i = 0; i < 5; ++i) {
+    restart();
+    ASSERT_TRUE(eventually([&] { return listed("d").has_value(); })) << "restart " << i;
+    ASSERT_TRUE(beats(client.card())) << "restart " << i;
+    EXPECT_EQ(listed("d")->cards[0].announced, Bytes(99));
+    ASSERT_EQ(connect("d").welcome.status, abi::WelcomeStatus::kOk) << "restart " << i;
+    const std::uint32_t now = client.card().grant->lease.load_acquire() >> 2;
+    EXPECT_GT(now, epoch) << "epochs never go back";
+    epoch = now;
+  }
+}
+
+TEST_F(RestartTest, TimeOfBeforeIsNotChargedAgain) {
+  put(order("e"));
+  RawClient client = connect("e");
+  client.card().slot->busy_ns.store_seq_cst(500'000 * kMs);
+  ASSERT_TRUE(beats(client.card()));
+  restart();
+  ASSERT_TRUE(eventually([&] { return listed("e").has_value(); }));
+  put(order("f"));
+  RawClient other = connect("f");
+  client.card().slot->want.store_seq_cst(1);
+  ring(client.card());
+  ASSERT_TRUE(eventually([&] { return mode_of(client.card()) != abi::LeaseMode::kBlocked; }));
+  // A neighbour works all the time from now on. Were the first one's past charged again, it would wait for minutes.
+  client.card().slot->want.store_seq_cst(0);
+  other.card().slot->want.store_seq_cst(1);
+  Works worker(other.card());
+  ASSERT_TRUE(eventually([&] { return mode_of(other.card()) != abi::LeaseMode::kBlocked; }));
+  client.card().slot->want.store_seq_cst(1);
+  ring(client.card());
+  EXPECT_TRUE(eventually([&] { return mode_of(client.card()) != abi::LeaseMode::kBlocked; }, 200 * kMs));
+}
+
+TEST_F(RestartTest, AProcessThatDiedMeanwhileIsForgotten) {
+  put(order("g"));
+  RawClient watcher = connect("g");
+  Child child([&] {
+    auto mine = hello(runtime_, "g");
+    if (!mine) _exit(1);
+    mine->card().slot->used_bytes.store_seq_cst(1 << 20);
+  });
+  ASSERT_TRUE(child.wait_ready());
+  arbiter_->kill();
+  child.kill();
+  arbiter_->start();
+  EXPECT_TRUE(eventually([&] {
+    const auto slice = listed("g");
+    return slice && slice->cards[0].announced == Bytes() && slice->processes.size() == 1;
+  }));
+}
+
+TEST_F(RestartTest, ANamesakeOfAnAccountPageIsNotTakenForIt) {
+  put(order("h"));
+  RawClient client = connect("h");
+  client.card().slot->used_bytes.store_seq_cst(4242);
+  // Other processes, with smaller and larger numbers, map forgeries of the right name, size and seals.
+  std::vector<Child> forgers;
+  for (int i = 0; i < 2; ++i) {
+    forgers.emplace_back([] {
+      const int fd = memfd_create("carve-account-h-0", MFD_ALLOW_SEALING);
+      if (ftruncate(fd, abi::kAccountPageBytes) != 0) _exit(1);
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+      if (mmap(nullptr, abi::kAccountPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED) _exit(1);
+    });
+    ASSERT_TRUE(forgers.back().wait_ready());
+  }
+  Child own([&] {  // the only honest one, and younger than the forgers
+    auto mine = hello(runtime_, "h");
+    if (!mine) _exit(1);
+    mine->card().slot->used_bytes.store_seq_cst(1000);
+  });
+  ASSERT_TRUE(own.wait_ready());
+  for (RawCard& card : client.cards) munmap(card.account, abi::kAccountPageBytes);
+  client.cards.clear();
+  agent_.reset();
+  restart();
+  agent_.emplace(runtime_ + "/arbiter/control");
+  ASSERT_TRUE(eventually([&] { return listed("h").has_value(); }));
+  EXPECT_EQ(listed("h")->cards[0].announced, Bytes(1000)) << "ours went with its mapping; the child's has to stay";
+}
+
+TEST_F(RestartTest, AStoppedArbiterIsADeadlineNotAHang) {
+  put(order("i"));
+  kill(arbiter_->pid(), SIGSTOP);
+  const std::uint64_t start = monotonic_ns();
+  const auto answer = agent_->list();
+  const std::uint64_t took = monotonic_ns() - start;
+  kill(arbiter_->pid(), SIGCONT);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, Code::kDeadlineExceeded) << answer.error().what;
+  EXPECT_LT(took, 3'000 * kMs);
+  EXPECT_TRUE(eventually([&] { return listed("i").has_value(); }));
+  arbiter_->kill();
+  const auto gone = agent_->list();
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::kUnavailable) << gone.error().what;
+  arbiter_->start();
+}
+
+TEST_F(RestartTest, ASecondArbiterOnTheSameFolderIsRefused) {
+  put(order("j"));
+  ArbiterChild second(runtime_);
+  EXPECT_TRUE(eventually([&] { return !second.alive(); }));
+  EXPECT_TRUE(listed("j").has_value());
+}
+
+TEST_F(RestartTest, ACleanStopLeavesRunningSlicesTheirLease) {
+  put(order("k"));
+  RawClient client = connect("k");
+  ASSERT_TRUE(eventually([&] { return mode_of(client.card()) == abi::LeaseMode::kSolo; }));
+  EXPECT_TRUE(arbiter_->stop_nicely());
+  EXPECT_EQ(mode_of(client.card()), abi::LeaseMode::kSolo);
+  EXPECT_EQ(client.card().grant->revoked.load_relaxed(), 0U);
+  arbiter_->start();
+  EXPECT_TRUE(beats(client.card()));
+}
+
+}  // namespace
+}  // namespace carve::arbiter_test
