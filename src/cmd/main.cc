@@ -235,6 +235,24 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
   return kExitUsage;
 }
 
+/// The first word that should be a command and is none: CLI11 would only say that one is missing.
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* level = &app;
+  for (int i = 1; i < argc && level->get_subcommands(nullptr).size() > 0; ++i) {
+    const std::string word = argv[i];
+    if (word.empty() || word.front() == '-') return {};
+    const auto subs = level->get_subcommands(nullptr);
+    const auto found = std::find_if(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->check_name(word); });
+    if (found == subs.end()) {
+      std::string legal;
+      for (const auto* sub : subs) legal += (legal.empty() ? "" : ", ") + sub->get_name();
+      return "\"" + word + "\" is no command; legal are " + legal;
+    }
+    level = *found;
+  }
+  return {};
+}
+
 int usage_error(const std::string& text) {
   std::fprintf(stderr, "carve: %s\n", text.c_str());
   return kExitUsage;
@@ -259,6 +277,7 @@ int carve_main(int argc, char** argv) {
     all.run.command.assign(argv + i + 1, argv + argc);
     break;
   }
+  if (const auto unknown = unknown_command(app, ours, argv); !unknown.empty()) return usage_error(unknown);
   try {
     app.parse(ours, argv);
   } catch (const CLI::ParseError& error) {

@@ -42,7 +42,11 @@ Result<void> Service::start() {
   CARVE_TRY_VOID(make_folders(runtime_dir_ + "/log", 0755));
   const std::string log = runtime_dir_ + "/log/" + name_ + ".log";
   struct stat info = {};
-  if (::stat(log.c_str(), &info) == 0 && info.st_size > kLogLimit) ::rename(log.c_str(), (log + ".old").c_str());
+  if (::stat(log.c_str(), &info) == 0 && info.st_size > kLogLimit) {
+    ::rename(log.c_str(), (log + ".old").c_str());
+    info = {};
+  }
+  log_start_ = static_cast<std::size_t>(info.st_size);
   CARVE_TRY(auto lock, LockFile::take(file(".lock")));
   CARVE_TRY_VOID(replace_file(file(".args"), words(), 0600));
   CARVE_TRY(child_, spawn({.program = program_,
@@ -76,8 +80,10 @@ void Service::stop(std::chrono::milliseconds grace) {
 std::string Service::last_words() const {
   const auto text = read_text(runtime_dir_ + "/log/" + name_ + ".log", 64U << 20U);
   if (!text) return {};
-  std::string tail = text->substr(text->size() > 600 ? text->size() - 600 : 0);
+  // Of this start only. The beginning tells of bad flags, the end of what went wrong later.
+  std::string tail = text->size() > log_start_ ? text->substr(log_start_) : std::string();
   while (!tail.empty() && tail.back() == '\n') tail.pop_back();
+  if (tail.size() > 1000) tail = tail.substr(0, 400) + "\n…\n" + tail.substr(tail.size() - 500);
   return tail;
 }
 

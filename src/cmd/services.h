@@ -44,6 +44,7 @@ class Service {
   Clock::Time started_{};
   Clock::Time next_start_{};
   std::chrono::milliseconds back_off_{100};
+  std::size_t log_start_ = 0;  // bytes that the log had when it was started
 };
 
 }  // namespace carve::cmd

@@ -30,6 +30,7 @@ Result<SimulatedDriver> prepare_simulated(const HostOptions& options) {
   driver.mount = "/run/nvidia-sim";
   driver.socket = driver.mount + "/socket";
   driver.driver_root = options.state_dir + "/simulated-driver";
+  CARVE_TRY_VOID(make_folders(driver.mount, 0755));  // the daemon binds its socket there
   const std::string from = here + "/../sim/lib";
   const std::string installed = here + "/../lib/carve/sim";
   CARVE_TRY_VOID(make_folders(driver.driver_root, 0755));

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 #include <poll.h>
+#include <sys/mount.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -109,6 +110,12 @@ void clean(const HostOptions& host, std::vector<Service>& services) {
   for (auto& service : services) service.forget();
   for (const char* name : {"/agent.sock", "/mask", "/up.lock"}) ::unlink((host.runtime_dir + name).c_str());
   ::rmdir(host.slices_dir().c_str());
+  const std::string arbiter = host.runtime_dir + "/arbiter";
+  while (::umount2((arbiter + "/pages").c_str(), MNT_DETACH) == 0) {
+  }
+  ::rmdir((arbiter + "/pages").c_str());
+  ::unlink((arbiter + "/control").c_str());
+  ::rmdir(arbiter.c_str());
   if (const auto folder = cgroup_folder(host)) ::rmdir(folder->c_str());
   const std::string driver = abi::kDriverFolder;
   ::rmdir(driver.c_str());

@@ -127,6 +127,7 @@ class Agent final : public AgentApi {
   std::string arbiter_error_;
   Code arbiter_code_ = Code::kUnavailable;
   bool arbiter_ok_ = false;
+  bool arbiter_asked_ = false;
   GpuState gpu_state_seen_ = GpuState::kStarting;
   std::uint32_t waiting_ = 0;
   std::uint64_t next_number_ = 1;

@@ -22,9 +22,10 @@ void Agent::note_gpu_state() {
   const GpuState state = world_.gpu.state();
   {
     const std::lock_guard lock(state_);
-    if (state == gpu_state_seen_) return;
+    const GpuState before = gpu_state_seen_;
+    if (state == before) return;
     gpu_state_seen_ = state;
-    if (state == GpuState::kStarting) return;
+    if (state == GpuState::kStarting || (before == GpuState::kStarting && state == GpuState::kOk)) return;
   }
   note_event(std::string("driver-") + to_string(state), "",
              state == GpuState::kOk ? "the driver's library answers" : world_.gpu.reason());
@@ -53,7 +54,8 @@ void Agent::look_at_pages() {
   bool ok = false;
   {
     const std::lock_guard lock(state_);
-    changed = arbiter_ok_ != pages.has_value();
+    changed = arbiter_asked_ ? arbiter_ok_ != pages.has_value() : !pages.has_value();
+    arbiter_asked_ = true;
     ok = arbiter_ok_ = pages.has_value();
     arbiter_error_ = pages ? std::string() : pages.error().what;
     arbiter_code_ = pages ? Code::kUnknown : pages.error().code;
