@@ -12,13 +12,27 @@ namespace carve::preload {
 
 namespace {
 
-constexpr std::uint64_t kLookEveryNs = 200'000;         // while others want the card
+constexpr std::uint64_t kLookEveryNs = 200'000;         // under a lease
+constexpr std::uint64_t kLookAtEndNs = 50'000;          // when somebody waits for this work to end
+constexpr std::uint64_t kNearEndNs = 400'000;
 constexpr std::uint64_t kLookEverySoloNs = 2'000'000;
 constexpr std::uint64_t kNewReferenceNs = 2'000'000'000;  // event times are floats: count from something near
 constexpr std::size_t kHelperStack = 256U << 10;
 
 abi::LeaseMode mode_of(const Card& card) {
   return static_cast<abi::LeaseMode>(card.grant->lease.load_relaxed() & 3U);
+}
+
+/// How long the helper may look away: not long while the card is ours no more, or about to be.
+std::uint64_t look_away_ns(const Card& card) {
+  switch (mode_of(card)) {
+    case abi::LeaseMode::kSolo:
+      return kLookEverySoloNs;
+    case abi::LeaseMode::kLease:
+      return page_clock_ns(card) + kNearEndNs < card.grant->end_ns.load_relaxed() ? kLookEveryNs : kLookAtEndNs;
+    default:
+      return kLookAtEndNs;
+  }
 }
 
 /// Under queue_lock. Null when more contexts than expected have markers.
@@ -121,23 +135,26 @@ bool close_stale_lanes(CardMeter& card) {
 
 void* help(void*) {
   prctl(PR_SET_NAME, "carve");
+  prctl(PR_SET_TIMERSLACK, 1000);  // of this thread alone
   // A capture of the program forbids such calls on all threads that do not say that they are harmless.
   int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver.cuThreadExchangeStreamCaptureMode(&relaxed);
   while (__atomic_load_n(&meter.stopping, __ATOMIC_ACQUIRE) == 0) {
     const std::uint32_t kick = __atomic_load_n(&meter.kick, __ATOMIC_ACQUIRE);
     bool work = false;
-    bool contended = false;
+    std::uint64_t away = kLookEverySoloNs;
     for (std::uint32_t i = 0; i < process.card_count; ++i) {
       CardMeter& card = meter.cards[i];
-      work = close_stale_lanes(card) || work;
-      work = poll_markers(card) || work;
-      contended = contended || mode_of(process.cards[i]) != abi::LeaseMode::kSolo;
+      bool here = close_stale_lanes(card);
+      here = poll_markers(card) || here;
+      const std::uint64_t most = here ? look_away_ns(process.cards[i]) : away;
+      away = most < away ? most : away;
+      work = work || here;
     }
     if (work) {
       // Not on `kick`: it is bumped at every segment.
       std::uint32_t never = 0;
-      futex_wait(&never, 0, contended ? kLookEveryNs : kLookEverySoloNs, false);
+      futex_wait(&never, 0, away, false);
       continue;
     }
     __atomic_store_n(&meter.parked, 1U, __ATOMIC_SEQ_CST);

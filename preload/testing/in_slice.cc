@@ -24,10 +24,12 @@ int main(int argc, char** argv) {
     ++command;
   }
   if (command < 3 || command + 1 >= words.size()) {
-    std::fprintf(stderr, "usage: %s DRIVER_FOLDER CUDA_LIBRARY NVML_LIBRARY [UUID MEMORY CORES] -- command…\n", argv[0]);
+    std::fprintf(stderr, "usage: %s DRIVER_FOLDER CUDA_LIBRARY NVML_LIBRARY [UUID MEMORY CORES] -- command…\n",
+                 argv[0]);
     return 2;
   }
-  const std::string problem = enter_sandbox({words[1], words[2], words[0] + "/libcuda.so.1", words[0] + "/libnvidia-ml.so.1"});
+  const std::string problem =
+      enter_sandbox({words[1], words[2], words[0] + "/libcuda.so.1", words[0] + "/libnvidia-ml.so.1"});
   if (!problem.empty()) {
     std::fprintf(stderr, "%s\n", problem.c_str());
     return 2;
