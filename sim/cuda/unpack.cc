@@ -27,7 +27,7 @@ bool unpack_lz4(const unsigned char* in, std::uint64_t in_bytes, unsigned char* 
     if (literals == 15 && !extend(&in, in_end, &literals)) return false;
     if (literals > static_cast<std::uint64_t>(in_end - in) || literals > out_bytes - at)
       return false;
-    std::memcpy(out + at, in, literals);
+    if (literals > 0) std::memcpy(out + at, in, literals);
     in += literals;
     at += literals;
     if (in == in_end || at == out_bytes) break;

@@ -7,6 +7,16 @@
 #include <cerrno>
 
 namespace carve::sim {
+namespace {
+
+/// A node with /dev/null's numbers under a driver's name: no real driver makes that.
+bool left_behind(const std::string& path) {
+  struct stat status;
+  return lstat(path.c_str(), &status) == 0 && S_ISCHR(status.st_mode) &&
+         status.st_rdev == makedev(1, 3);
+}
+
+}  // namespace
 
 DeviceNodes::~DeviceNodes() {
   for (const std::string& path : made_) unlink(path.c_str());
@@ -22,6 +32,8 @@ bool DeviceNodes::make(const std::string& folder, std::uint32_t cards) {
       chmod(path.c_str(), 0666);
     } else if (errno != EEXIST) {
       return false;
+    } else if (left_behind(path)) {
+      made_.push_back(path);  // by an instance that was killed: ours to remove now
     }
   }
   return true;

@@ -107,6 +107,8 @@ bool Server::listen_at(const std::string& path) {
     return false;
   }
   std::memcpy(address.sun_path, path.c_str(), path.size());
+  if (const std::size_t slash = path.rfind('/'); slash != std::string::npos && slash > 0)
+    mkdir(path.substr(0, slash).c_str(), 0755);
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   listen_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listen_ < 0) return false;

@@ -55,8 +55,10 @@ std::uint64_t Kernel::next_wake(std::uint64_t now, bool* awaited) const {
       std::uint64_t work = work_before(*s, target);
       if (front.kind == CommandKind::kWait) {
         const auto other = s->client->streams.find(front.argument);
-        if (other != s->client->streams.end())
-          work += work_before(*other->second, std::min(front.target, other->second->tail));
+        const bool known = other != s->client->streams.end();
+        if (known && other->second->pending() && other->second->front().kind == CommandKind::kHost)
+          continue;  // whose end rings, too
+        if (known) work += work_before(*other->second, std::min(front.target, other->second->tail));
         work = std::max(work, kBlockedNs);
       } else if (front.kind == CommandKind::kCompute && e.current != s->client &&
                  e.running != nullptr) {

@@ -1,0 +1,124 @@
+#include "sim/cuda/image.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "sim/cuda/unpack.h"
+
+namespace carve::sim::cu {
+namespace {
+
+Image read(const std::string& text) {
+  Image image;
+  EXPECT_EQ(read_image(text.c_str(), &image), ImageError::kNone);
+  return image;
+}
+
+constexpr char kHead[] = ".version 8.0\n.target sm_90\n.address_size 64\n";
+
+TEST(Ptx, EntriesWithTheirParameters) {
+  const Image image = read(std::string(kHead) + R"(
+.visible .entry first(
+  .param .u64 .ptr .global .align 4 a,
+  .param .u32 n,
+  .param .f64 x,
+  .param .align 16 .b8 s[24],
+  .param .u8 flag
+)
+{ ret; }
+.entry second() { ret; }
+.visible .entry third
+{ ret; }
+)");
+  ASSERT_EQ(image.kernels.size(), 3U);
+  EXPECT_EQ(image.kernels[0].name, "first");
+  const auto& p = image.kernels[0].parameters;
+  ASSERT_EQ(p.size(), 5U);
+  const std::uint32_t offsets[] = {0, 8, 16, 32, 56}, sizes[] = {8, 4, 8, 24, 1};
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(p[i].offset, offsets[i]) << i;
+    EXPECT_EQ(p[i].size, sizes[i]) << i;
+  }
+  EXPECT_EQ(image.kernels[1].name, "second");
+  EXPECT_TRUE(image.kernels[1].parameters.empty());
+  EXPECT_EQ(image.kernels[2].name, "third");
+}
+
+TEST(Ptx, DurationsBelongToTheirOwnEntry) {
+  const Image image = read(std::string(kHead) + R"(
+// carve.duration_us=500
+.visible .entry before() { ret; }
+.visible .entry none() { ret; }
+.visible .entry inside() {
+  // carve.duration_us=7
+  ret; }
+)");
+  ASSERT_EQ(image.kernels.size(), 3U);
+  EXPECT_EQ(image.kernels[0].duration_ns, 500'000U);
+  EXPECT_EQ(image.kernels[1].duration_ns, 0U);
+  EXPECT_EQ(image.kernels[2].duration_ns, 7'000U);
+}
+
+TEST(Ptx, Globals) {
+  const Image image = read(std::string(kHead) + R"(
+.global .align 4 .b8 table[64];
+.visible .global .align 8 .u64 counter = 5;
+.const .f32 pi = 3.0;
+.extern .global .u32 elsewhere;
+.visible .entry k() { .reg .u32 %r1; ld.global.u32 %r1, [table]; ret; }
+)");
+  ASSERT_EQ(image.globals.size(), 3U);
+  EXPECT_EQ(image.globals[0].name, "table");
+  EXPECT_EQ(image.globals[0].size, 64U);
+  EXPECT_EQ(image.globals[1].size, 8U);
+  EXPECT_EQ(image.globals[2].name, "pi");
+}
+
+TEST(Image, WhatIsNoneIsRefused) {
+  Image image;
+  EXPECT_EQ(read_image("\x01\x02\x03\x04 something", &image), ImageError::kNotAnImage);
+  EXPECT_EQ(read_image("// a comment and nothing else", &image), ImageError::kBadPtx);
+}
+
+TEST(Image, TruncatedPtxIsReadWithoutTrouble) {
+  const std::string whole = std::string(kHead) +
+                            "// carve.duration_us=9\n.visible .entry k(.param .align 8 .b8 a[16], "
+                            ".param .u32 b)\n{ ret; }\n.global .u32 g;\n";
+  for (std::size_t n = 0; n <= whole.size(); ++n) {
+    Image image;
+    read_image(whole.substr(0, n).c_str(), &image);
+  }
+}
+
+TEST(Names, DurationsInThem) {
+  EXPECT_EQ(duration_in_name("carve_spin_500us"), 500'000U);
+  EXPECT_EQ(duration_in_name("x_2ms"), 2'000'000U);
+  EXPECT_EQ(duration_in_name("x_800ns"), 800U);
+  EXPECT_EQ(duration_in_name("carve_spin_0us"), 0U);
+  for (const char* none : {"", "us", "_us", "500us", "campus", "bonus_x12us", "a_99999999999us"})
+    EXPECT_EQ(duration_in_name(none), 0U) << none;
+}
+
+TEST(Lz4, LiteralsMatchesAndOverlap) {
+  // "abcabcabcabc" + "xyzzy": 3 literals, a match of 9 at distance 3, 5 literals.
+  const unsigned char packed[] = {0x35, 'a', 'b', 'c', 3, 0, 0x50, 'x', 'y', 'z', 'z', 'y'};
+  unsigned char out[17];
+  ASSERT_TRUE(unpack_lz4(packed, sizeof packed, out, sizeof out));
+  EXPECT_EQ(std::memcmp(out, "abcabcabcabcxyzzy", 17), 0);
+  EXPECT_FALSE(unpack_lz4(packed, sizeof packed, out, 16));
+  EXPECT_FALSE(unpack_lz4(packed, 4, out, sizeof out));
+}
+
+TEST(Lz4, NoiseNeverLeavesItsBuffers) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20'000; ++round) {
+    std::vector<unsigned char> in(random() % 40), out(random() % 200);
+    for (unsigned char& byte : in) byte = static_cast<unsigned char>(random());
+    unpack_lz4(in.data(), in.size(), out.data(), out.size());
+  }
+}
+
+}  // namespace
+}  // namespace carve::sim::cu
