@@ -66,7 +66,8 @@ int work() {
 
 /// file:line of every call of the accessor in the sources that the library's stores come from.
 std::set<std::string> call_sites() {
-  const std::regex store(R"((\.|->)(store_relaxed|store_release|store_seq_cst|fetch_add|fetch_sub|compare_exchange)\()");
+  const std::regex store(
+      R"((\.|->)(store_relaxed|store_release|store_seq_cst|fetch_add|fetch_sub|compare_exchange)\()");
   std::set<std::string> sites;
   for (const char* name : {"preload/connect.cc", "preload/contexts.cc", "preload/markers.cc", "preload/memory.cc",
                            "preload/meter.cc", "lease/gate.cc", "lease/gate.h", "lease/memory_account.h"}) {

@@ -44,7 +44,7 @@ std::vector<Symbol> symbols_of(const char* table) {
 TEST_F(Lookup, EveryExportOfTheDriverIsFoundUnderEveryName) {
   start_slice(1024 * kMiB);
   for (const char* half : {"cuda", "nvml"}) {
-    const std::vector<Symbol> symbols = symbols_of(half == std::string("cuda") ? "cuda_symbols.tsv" : "nvml_symbols.tsv");
+    const std::vector<Symbol> symbols = symbols_of((half + std::string("_symbols.tsv")).c_str());
     ASSERT_GT(symbols.size(), 400U);
     const std::string stem = half == std::string("cuda") ? "libcuda.so" : "libnvidia-ml.so";
     for (const std::string& name : {stem, stem + ".1"}) {

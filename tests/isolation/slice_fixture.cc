@@ -68,9 +68,8 @@ std::vector<double> delivered(pid_t pid, std::uint64_t since_ns, unsigned window
   for (const nlohmann::json& row : rows["windows"]) {
     const auto start = row["start_ns"].get<std::uint64_t>();
     if (start >= since_ns && start + length <= driver_now_ns()) {
-      shares[start] += row["pid"].get<pid_t>() == pid
-                           ? 100.0 * static_cast<double>(row["gpu_ns"].get<std::uint64_t>()) / static_cast<double>(length)
-                           : 0.0;
+      const auto got = static_cast<double>(row["gpu_ns"].get<std::uint64_t>());
+      shares[start] += row["pid"].get<pid_t>() == pid ? 100.0 * got / static_cast<double>(length) : 0.0;
     }
   }
   std::vector<double> out;
