@@ -1,6 +1,6 @@
 // Compiled, never run: the simulated driver's statement of the CUDA driver's values and layouts
 // (sim/cuda/cuda_abi.h) against NVIDIA's header, which the test installs.
-#include "sim/cuda/cuda_abi.h"
+#include "sim/cuda/cuda_records.h"
 
 namespace ours = carve::sim::cu;
 constexpr unsigned kOurDeviceMap = ours::CU_MEMHOSTALLOC_DEVICEMAP;  // a macro in the header

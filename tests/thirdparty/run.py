@@ -5,7 +5,7 @@
 
 Exit code 0: it holds; 1: it does not; 77: the program cannot be had here (the reason is printed).
 --slice runs the same program, with the same checks, inside a slice of one card: libcarve under the
-driver's names, 4 GiB and 30 %. --within puts it behind any prefix, such as "carve run --memory 4Gi
+driver's names, 4 GiB and 30 %. --carve does so by `carve up` and `carve run`. --within puts it behind any prefix, such as "carve run --memory 4Gi
 --cores 30 --", and --cards / --memory then say what it must see there.
 """
 import argparse
@@ -86,6 +86,7 @@ def main():
     parser.add_argument('--profile', default='h200x2', choices=sorted(MACHINES))
     parser.add_argument('--within', default='')
     parser.add_argument('--slice', action='store_true')
+    parser.add_argument('--carve', action='store_true')
     parser.add_argument('--cards', type=int)
     parser.add_argument('--memory', type=int)
     parser.add_argument('--staged', action='store_true')
@@ -93,6 +94,8 @@ def main():
     options = parser.parse_args()
     if options.slice:
         options.profile, options.cards, options.memory = 'h200x1', 1, SLICE_BYTES
+    if options.carve:
+        options.cards, options.memory = 1, SLICE_BYTES
     case = cases.CASES[options.case]
     try:
         prepared = case.prepare(os.path.abspath(options.build))
@@ -104,12 +107,16 @@ def main():
         if not case.needs_cards:
             case.run(context)
         else:
-            with stage.Stage(context.build, options.profile, not options.slice):
+            who = 'slice' if options.slice else 'carve' if options.carve else 'stage'
+            with stage.Stage(context.build, options.profile, who):
                 if options.slice:
                     context.within = slice_prefix(context.build)
+                if options.carve:
+                    context.within = [f'{context.build}/bin/carve', 'run', '--memory',
+                                      str(SLICE_BYTES), '--cores', str(SLICE_CORES), '--']
                 case.run(context)
                 if case.computes:
-                    check_account(context, options.slice)
+                    check_account(context, options.slice or options.carve)
     except fetch.Unavailable as reason:
         print(f'SKIP: {reason}')
         sys.exit(SKIP)

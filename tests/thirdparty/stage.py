@@ -8,23 +8,50 @@ import ctypes
 import os
 import stat
 import subprocess
+import time
 
 LIBRARIES = '/usr/lib/x86_64-linux-gnu'
 
 
 class Stage:
-    def __init__(self, build, profile, driver_in_place=True):
+    """`who` puts the driver under the usual names: 'stage' (bare), 'slice' (carve-in-slice) or 'carve'
+    (`carve up` starts the simulated driver as well, `carve run` makes the mounts)."""
+
+    def __init__(self, build, profile, who='stage'):
         self.build = build
         self.profile = profile
-        self.driver_in_place = driver_in_place  # else somebody else puts it under the usual names
+        self.who = who
         self.daemon = None
 
     def __enter__(self):
         _mount('tmpfs', '/run', 'tmpfs')
         _private_dev()
-        if self.driver_in_place:
+        if self.who == 'stage':
             _mount('overlay', LIBRARIES, 'overlay',
                    f'lowerdir={self.build}/sim/lib:{LIBRARIES}')
+        if self.who == 'carve':
+            self._carve_up()
+        else:
+            self._simulated_driver()
+        return self
+
+    def _carve_up(self):
+        os.makedirs('/run/state')
+        self.log = open('/run/carve-up.log', 'w+')
+        self.daemon = subprocess.Popen(
+            [f'{self.build}/bin/carve', 'up', '--simulate', self.profile, '--state-dir', '/run/state',
+             '--lib-source', f'{self.build}/preload', '--cdi-dir', '/run/cdi', '--cgroup-root',
+             f'{_cgroup2()}/carve-thirdparty-{os.getpid()}'], stdout=self.log, stderr=self.log)
+        end = time.monotonic() + 30
+        while time.monotonic() < end and self.daemon.poll() is None:
+            r = subprocess.run([f'{self.build}/bin/carve', 'inspect'], capture_output=True)
+            if r.returncode == 0:
+                return
+            time.sleep(0.1)
+        self.log.seek(0)
+        raise RuntimeError(f'carve up did not come up:\n{self.log.read()}')
+
+    def _simulated_driver(self):
         os.makedirs('/run/nvidia-sim')
         read_end, write_end = os.pipe()
         self.daemon = subprocess.Popen(
@@ -34,15 +61,25 @@ class Stage:
         if os.read(read_end, 1) == b'':
             raise RuntimeError(f'carve-simd --profile {self.profile} did not come up')
         os.close(read_end)
-        return self
 
     def __exit__(self, *_):
+        if self.who == 'carve':  # the driver's processes too, and a slice that is just ending
+            subprocess.run([f'{self.build}/bin/carve', 'down', '--force'], capture_output=True, timeout=60)
         self.daemon.terminate()
         try:
             self.daemon.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self.daemon.kill()
             self.daemon.wait()
+
+
+def _cgroup2():
+    """Where the cgroup2 hierarchy is mounted."""
+    for line in open('/proc/self/mountinfo'):
+        fields = line.split()
+        if 'cgroup2' in fields[fields.index('-'):]:
+            return fields[4]
+    raise RuntimeError('no cgroup2 hierarchy is mounted')
 
 
 def first_uuid(build):
