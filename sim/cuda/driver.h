@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sim/cuda/cuda_abi.h"
+#include "sim/cuda/cuda_records.h"
 #include "sim/model/profiles.h"
 #include "sim/protocol/client.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "sim/cuda/cuda_abi.h"
+#include "sim/cuda/cuda_records.h"
 
 // Records of the graph calls, as the driver's binary interface has them.
 namespace carve::sim::cu {
