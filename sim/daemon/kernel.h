@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -22,6 +23,9 @@ namespace carve::sim {
 
 struct Client;
 
+/// No command is taken for longer than this (eleven days), whatever its client wrote there.
+inline constexpr std::uint64_t kLongestNs = 1'000'000'000'000'000;
+
 /// A stream as the daemon sees it. The shared cell may be written by its client at any time.
 struct Stream {
   Client* client = nullptr;
@@ -36,6 +40,9 @@ struct Stream {
   std::uint64_t remaining_ns = 0;  // of the head command, once started
 
   [[nodiscard]] bool pending() const { return head < tail; }
+  [[nodiscard]] std::uint64_t duration(std::uint64_t n) const {
+    return std::min(ring[n % kRingSlots].duration_ns, kLongestNs);
+  }
   [[nodiscard]] const Command& front() const { return ring[head % kRingSlots]; }
 };
 
@@ -112,8 +119,8 @@ class Kernel {
 
   /// Plays all cards up to `now` (timeline.cc).
   void advance(std::uint64_t now);
-  /// When the timeline must be looked at again; ~0 when nothing is pending (wake.cc). `awaited`: somebody
-  /// waits for what is due then, rather than that it is time to look at a long backlog.
+  /// When the timeline must be looked at again; ~0 when nothing is pending (wake.cc). `awaited`:
+  /// somebody waits for what is due then, rather than that it is time to look at a long backlog.
   [[nodiscard]] std::uint64_t next_wake(std::uint64_t now, bool* awaited = nullptr) const;
   /// True when a client appended or acknowledged something that `advance` has not seen.
   [[nodiscard]] bool anything_new() const;

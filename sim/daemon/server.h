@@ -14,7 +14,8 @@ class Server {
  public:
   Server(Kernel& kernel, std::string profile, std::string instance, Bell* bell, int bell_fd);
 
-  /// Binds the socket (replacing a stale one, making its folder). False with errno set when that is not possible.
+  /// Binds the socket (replacing a stale one, making its folder). False with errno set when that is
+  /// not possible.
   bool listen_at(const std::string& path);
   /// Serves until `stop_fd` is readable.
   void run(int stop_fd);

@@ -115,7 +115,7 @@ class Timeline {
   static void start(Stream& s) {
     if (s.started) return;
     s.started = true;
-    s.remaining_ns = s.front().duration_ns;
+    s.remaining_ns = s.duration(s.head);
   }
 
   void assign(Engine& e) {

@@ -186,6 +186,9 @@ TEST(Timeline, NonsenseInTheRingNeitherHangsNorTrapsTheDaemon) {
   b.put(s, ~0ULL - kBoot, CommandKind::kMark, 0, 4'000'000'000U);
   b.put(s, 0, CommandKind::kWait, 0, 4'000'000'000U, ~0ULL);
   b.put(s, 0, CommandKind::kCompute, 0, 0, 1);
+  Stream* endless = b.stream(c);
+  b.put(endless, 0, CommandKind::kCompute, ~0ULL);
+  b.put(b.stream(c), 0, CommandKind::kCopy, ~0ULL - kBoot);
   b.advance(1 * kMs);
   s->cell->submitted.store(1'000'000);  // a tail beyond the ring
   b.advance(2 * kMs);

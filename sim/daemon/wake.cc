@@ -17,7 +17,7 @@ constexpr std::uint64_t kLeastNs = 3'000;
 std::uint64_t work_before(const Stream& s, std::uint64_t target) {
   std::uint64_t sum = 0;
   for (std::uint64_t n = s.head; n < target && sum < kCoarseNs; ++n)
-    sum += n == s.head && s.started ? s.remaining_ns : s.ring[n % kRingSlots].duration_ns;
+    sum += n == s.head && s.started ? s.remaining_ns : s.duration(n);
   return sum;
 }
 
