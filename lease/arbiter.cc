@@ -9,6 +9,8 @@ constexpr std::uint64_t kVirtualScale = 128;
 constexpr std::uint32_t kPpmPerHundredth = 10'000;
 // A tenant may report anything: no single report counts for more than this.
 constexpr std::uint64_t kLongestReport = 600'000'000'000;
+// Of the time that work was in flight, no more than this part is given back as not used.
+constexpr std::uint64_t kMostReturnedPart = 4;
 
 constexpr std::uint64_t min_of(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
 constexpr std::uint64_t max_of(std::uint64_t a, std::uint64_t b) { return a > b ? a : b; }
@@ -79,7 +81,8 @@ void Arbiter::step(std::uint64_t now_ns, const Observation* observations) {
 }
 
 // Two slices whose work overlapped shared the card: the hardware gives equal time slices, so each is charged
-// its part of the time that passed, never more in all than passed.
+// its part of the time that passed, never more in all than passed. Who holds the card while others wait for it
+// has had that time in its turn, whatever it did with it and whatever it says about it.
 void Arbiter::charge(std::uint64_t now, const Observation* observations) {
   const std::uint64_t passed = now - last_;
   std::uint64_t worked[kMaxSlices];
@@ -92,7 +95,15 @@ void Arbiter::charge(std::uint64_t now, const Observation* observations) {
     Slice& slice = slices_[i];
     if (!slice.used) continue;
     refill(slice, passed);
-    charge_slice(slice, sum <= passed ? worked[i] : part_of(passed, worked[i], sum));
+    const std::uint64_t used = sum <= passed ? worked[i] : part_of(passed, worked[i], sum);
+    charge_use(slice, used);
+    charge_turn(slice, used);
+    if (i == holder_ && best_waiting(last_) >= 0) {
+      const std::uint64_t excused = min_of(passed - used, slice.slack);  // its process has to wake up first
+      slice.slack -= excused;
+      charge_turn(slice, passed - used - excused);
+      slice.unused_turn += passed - used;
+    }
     const std::uint64_t measured = observations[i].busy_ns - slice.busy_ns;
     slice.presumed += signed_ns(worked[i]) - signed_ns(min_of(measured, kLongestReport));
     slice.worked += worked[i];
@@ -101,22 +112,25 @@ void Arbiter::charge(std::uint64_t now, const Observation* observations) {
 }
 
 // Work in flight was charged by the wall clock; what it really took is known when it is done. The difference is
-// settled whenever nothing is in flight: what was presumed too much comes back, and work that came and went
+// settled whenever nothing is in flight: of what was presumed too much some comes back, and work that came and went
 // between two steps is charged, up to the time that it can have taken.
 void Arbiter::settle(Slice& slice, std::uint64_t now) {
   if (slice.presumed > 0) {
-    const std::uint64_t back = min_of(static_cast<std::uint64_t>(slice.presumed), slice.charged);
-    const std::uint64_t virtual_back = back * kVirtualScale / weight(slice);
+    // The tenant says what was measured: who hides it may gain that much and no more.
+    const std::uint64_t most = min_of(slice.worked / kMostReturnedPart, slice.charged);
+    const std::uint64_t back = min_of(static_cast<std::uint64_t>(slice.presumed), most);
     slice.charged -= back;
-    slice.virtual_time -= min_of(virtual_back, slice.virtual_time);
     slice.tokens += signed_ns(back);
   } else if (slice.presumed < 0) {
     const std::uint64_t passed = now - slice.settled_at;
     const std::uint64_t unseen = passed > slice.worked ? passed - slice.worked : 0;
-    charge_slice(slice, min_of(static_cast<std::uint64_t>(-slice.presumed), unseen));
+    const std::uint64_t more = min_of(static_cast<std::uint64_t>(-slice.presumed), unseen);
+    charge_use(slice, more);
+    charge_turn(slice, more - min_of(more, slice.unused_turn));
   }
   slice.presumed = 0;
   slice.worked = 0;
+  slice.unused_turn = 0;
   slice.settled_at = now;
 }
 
@@ -127,13 +141,16 @@ void Arbiter::refill(Slice& slice, std::uint64_t elapsed) const {
   slice.tokens += signed_ns(useful / 100 * slice.terms.compute + useful % 100 * slice.terms.compute / 100);
 }
 
-void Arbiter::charge_slice(Slice& slice, std::uint64_t nanoseconds) {
+void Arbiter::charge_use(Slice& slice, std::uint64_t nanoseconds) {
   slice.charged += nanoseconds;
-  slice.virtual_time += nanoseconds * kVirtualScale / weight(slice);
   if (slice.terms.share != abi::ShareClass::kFixed) return;
   const std::int64_t full = signed_ns(tuning_.token_burst / 100 * slice.terms.compute);
   slice.tokens -= signed_ns(nanoseconds);
   if (slice.tokens > full) slice.tokens = full;
+}
+
+void Arbiter::charge_turn(Slice& slice, std::uint64_t nanoseconds) const {
+  slice.virtual_time += nanoseconds * kVirtualScale / weight(slice);
 }
 
 void Arbiter::observe(std::uint64_t now, const Observation* observations) {
@@ -148,6 +165,7 @@ void Arbiter::observe(std::uint64_t now, const Observation* observations) {
     } else if (!seen.busy && progressed) {
       slice.idle_since = now;
     }
+    if (seen.busy || progressed) slice.unused = 0;
     slice.busy_ns = seen.busy_ns;
     slice.was_busy = seen.busy;
     slice.want = seen.want;
@@ -181,10 +199,11 @@ void Arbiter::rule_holder(std::uint64_t now) {
     if (!slice.was_busy || slice.inflight <= tuning_.early_handoff || now >= drain_deadline_) draining_ = -1;
   }
   if (holder_ < 0) return;
-  const Slice& holder = slices_[holder_];
+  Slice& holder = slices_[holder_];
   if (!eligible(holder)) return begin_drain(now);
   int best = now >= lease_end_ ? stuck_slice(now) : -1;
-  if (best < 0 || best == holder_) best = best_candidate();
+  if (now >= lease_end_) turn_ends(holder, now);
+  if (best < 0 || best == holder_) best = best_candidate(now);
   if (best < 0 || best == holder_) {
     if (now >= lease_end_) lease_end_ = end_of_lease(holder, now);
     return;
@@ -194,6 +213,13 @@ void Arbiter::rule_holder(std::uint64_t now) {
   // Alone until now, without an end: the newcomer begins where a lease of ordinary length would have ended.
   if (holder.grant.mode == abi::LeaseMode::kSolo && lease_end_ > now + tuning_.quantum) lease_end_ = now;
   if (now >= lease_end_ || outranked || idle) begin_drain(now);
+}
+
+// Whoever asks and does nothing with what it gets, again and again, is served when nobody else asks, and now and then
+// to see whether it has come back: a process that was stopped while it waited would cost its neighbours its share.
+void Arbiter::turn_ends(Slice& slice, std::uint64_t now) const {
+  if (slice.was_busy || !slice.want) return;
+  if (++slice.unused >= tuning_.unused_leases) slice.passed_over_until = now + tuning_.pass_over;
 }
 
 void Arbiter::begin_drain(std::uint64_t now) {
@@ -208,13 +234,14 @@ void Arbiter::begin_drain(std::uint64_t now) {
 void Arbiter::choose_next(std::uint64_t now) {
   if (holder_ >= 0 || draining_ >= 0) return;
   int next = stuck_slice(now);
-  if (next < 0) next = best_candidate();
+  if (next < 0) next = best_candidate(now);
   if (next < 0 && used_count() == 1) next = only_slice();  // alone on the card: no need to ask
   if (next < 0) return;
   holder_ = next;
   lease_end_ = end_of_lease(slices_[next], now);
   slices_[next].blocked_since = now;
   slices_[next].idle_since = now;
+  slices_[next].slack = tuning_.idle_yield;
 }
 
 // Work in flight that waits for work which may not be launched (a spin-wait between two streams): blocked for
@@ -299,37 +326,38 @@ void Arbiter::plan_next_step(std::uint64_t now) {
   next_step_ = next <= now ? now + 1000 : next;
 }
 
-int Arbiter::best_candidate() const {
+int Arbiter::best_candidate(std::uint64_t now) const {
   int best = -1;
   for (int i = 0; i < end_; ++i) {
     const Slice& slice = slices_[i];
     if (!slice.used || !eligible(slice)) continue;
     // A holder between two launches is still a candidate; it gives way by `idle_yield`, in rule_holder.
     const bool competes = slice.want || (i == holder_ && slice.active);
-    if (competes && (best < 0 || goes_before(slice, slices_[best]))) best = i;
+    if (competes && (best < 0 || goes_before(slice, slices_[best], now))) best = i;
   }
   if (best == holder_ && best >= 0) {
     // … but when it neither works nor waits, whoever waits may have it after that pause.
     const Slice& holder = slices_[best];
     if (!holder.was_busy && !holder.want) {
-      const int other = best_waiting();
+      const int other = best_waiting(now);
       if (other >= 0) return other;
     }
   }
   return best;
 }
 
-int Arbiter::best_waiting() const {
+int Arbiter::best_waiting(std::uint64_t now) const {
   int best = -1;
   for (int i = 0; i < end_; ++i) {
     const Slice& slice = slices_[i];
     if (!slice.used || i == holder_ || !slice.want || !eligible(slice)) continue;
-    if (best < 0 || goes_before(slice, slices_[best])) best = i;
+    if (best < 0 || goes_before(slice, slices_[best], now)) best = i;
   }
   return best;
 }
 
-bool Arbiter::goes_before(const Slice& a, const Slice& b) const {
+bool Arbiter::goes_before(const Slice& a, const Slice& b, std::uint64_t now) const {
+  if ((a.passed_over_until > now) != (b.passed_over_until > now)) return b.passed_over_until > now;
   if (a.terms.priority != b.terms.priority) return a.terms.priority < b.terms.priority;
   return a.virtual_time < b.virtual_time;
 }

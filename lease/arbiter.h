@@ -10,7 +10,7 @@
 // of a recorded trace proves.
 //
 // The law (measured-time leases): each slice has a weighted virtual time, charged with the card time it
-// occupied; the slice that is furthest behind gets the next lease; who is alone has the card without a limit;
+// occupied, by working or by holding the card while others waited; the slice that is furthest behind gets the next lease; who is alone has the card without a limit;
 // `fixed` slices also pay from a bucket of tokens that fills at their rate, so that they stay at it when alone.
 namespace carve::lease {
 
@@ -25,6 +25,8 @@ struct Tuning {
   std::uint64_t idle_yield = 300'000;          // a holder with nothing in flight for so long gives way
   std::uint64_t idle_forget = 20'000'000;      // so long without want or work: not a competitor any more
   std::uint64_t token_burst = 50'000'000;      // of a `fixed` bucket, times its rate
+  std::uint32_t unused_leases = 3;             // so many in a row without any work by who asked for them: …
+  std::uint64_t pass_over = 100'000'000;       // … it waits so long behind those who work
   std::uint64_t rescue_after = 100'000'000;    // blocked, work in flight, no progress: one lease to get unstuck
   std::uint32_t credit_us = 4'000;             // work in flight under a lease
   std::uint32_t offline_credit_us = 1'500;     // … of an offline slice beside an online one
@@ -84,6 +86,8 @@ class Arbiter {
     bool was_busy = false;         // since the last step
     bool want = false;
     bool exhausted = false;        // `fixed`: out of tokens until a batch has gathered
+    std::uint32_t unused = 0;      // leases in a row that it asked for and did nothing with
+    std::uint64_t passed_over_until = 0;
     std::uint64_t inflight = 0;
     std::uint64_t last_active = 0; // last time with want or work
     std::uint64_t idle_since = 0;  // of a holder: when its work ended
@@ -92,6 +96,8 @@ class Arbiter {
     std::uint64_t charged = 0;
     std::int64_t presumed = 0;     // charged by the clock and not measured yet, since settled_at
     std::uint64_t worked = 0;      // time with work in flight since settled_at
+    std::uint64_t slack = 0;       // of this turn: time in which it need not work yet
+    std::uint64_t unused_turn = 0; // time it had the card and was not seen to work, since settled_at
     std::uint64_t settled_at = 0;
     std::int64_t tokens = 0;       // ns of card time; `fixed` only
     std::uint64_t virtual_time = 0;
@@ -101,22 +107,24 @@ class Arbiter {
 
   void charge(std::uint64_t now, const Observation* observations);
   void settle(Slice& slice, std::uint64_t now);
-  void charge_slice(Slice& slice, std::uint64_t nanoseconds);
+  void charge_use(Slice& slice, std::uint64_t nanoseconds);         // what it did: tokens
+  void charge_turn(Slice& slice, std::uint64_t nanoseconds) const;  // what it had: its place in the queue
   void refill(Slice& slice, std::uint64_t elapsed) const;
   void observe(std::uint64_t now, const Observation* observations);
   void wake(Slice& slice);
   void rule_holder(std::uint64_t now);
   void begin_drain(std::uint64_t now);
+  void turn_ends(Slice& slice, std::uint64_t now) const;
   void choose_next(std::uint64_t now);
   void publish(std::uint64_t now);
   void plan_next_step(std::uint64_t now);
-  [[nodiscard]] int best_candidate() const;
-  [[nodiscard]] int best_waiting() const;
+  [[nodiscard]] int best_candidate(std::uint64_t now) const;
+  [[nodiscard]] int best_waiting(std::uint64_t now) const;
   [[nodiscard]] int stuck_slice(std::uint64_t now) const;
   [[nodiscard]] int used_count() const;
   [[nodiscard]] int only_slice() const;
   [[nodiscard]] std::uint64_t end_of_lease(const Slice& slice, std::uint64_t now) const;
-  [[nodiscard]] bool goes_before(const Slice& a, const Slice& b) const;
+  [[nodiscard]] bool goes_before(const Slice& a, const Slice& b, std::uint64_t now) const;
   [[nodiscard]] bool capped(const Slice& slice) const;
   [[nodiscard]] bool eligible(const Slice& slice) const;
   [[nodiscard]] std::uint64_t weight(const Slice& slice) const;

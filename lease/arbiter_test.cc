@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
@@ -124,6 +125,59 @@ TEST(Arbiter, ASleeperDoesNotClaimTheTimeItSleptThrough) {
     else longest = std::max(longest, at - blocked_since);
   }
   EXPECT_LE(longest, 80 * kMs);
+}
+
+/// One that always has work beside one whose page says what `tenant` makes it say; the part of two seconds in which
+/// the first one had the card.
+double had_by_neighbour(const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
+  Card card;
+  card.arbiter.add(burst(50));
+  const int neighbour = card.arbiter.add(burst(50));
+  std::uint64_t had = 0;
+  constexpr std::uint64_t kTick = kMs / 10;
+  for (std::uint64_t at = kTick; at < 2'000 * kMs; at += kTick) {
+    const bool runs = card.mode(neighbour) != abi::LeaseMode::kBlocked;
+    had += runs ? kTick : 0;
+    card.seen[1].edge_ns = runs != card.seen[1].busy ? at : card.seen[1].edge_ns;
+    card.seen[1].want = !runs;
+    card.seen[1].busy = runs;
+    card.seen[1].busy_ns += runs ? kTick : 0;
+    tenant(card.seen[0], card.mode(0) != abi::LeaseMode::kBlocked, at);
+    card.step(at);
+  }
+  return static_cast<double>(had) / (2'000.0 * kMs);
+}
+
+TEST(Arbiter, WhoAsksAndNeverWorksCostsTheNeighbourLittle) {
+  EXPECT_GT(had_by_neighbour([](Observation& page, bool, std::uint64_t) { page.want = true; }), 0.7);
+}
+
+TEST(Arbiter, WhoHidesItsTimeGetsNoMoreThanItsShare) {
+  // Works when it may, for 1 ms at a time, and never reports anything.
+  const double seen = had_by_neighbour([](Observation& page, bool granted, std::uint64_t now) {
+    const bool works = granted && now / kMs % 8 != 0;
+    page.edge_ns = works != page.busy ? now : page.edge_ns;
+    page.busy = works;
+    page.want = true;
+  });
+  EXPECT_GT(seen, 0.44);
+  // The same, and its work is never in flight at the moment of a look.
+  EXPECT_GT(had_by_neighbour([](Observation& page, bool, std::uint64_t now) {
+              page.want = now / (kMs / 10) % 2 == 0;
+              page.edge_ns = now;
+            }),
+            0.44);
+}
+
+TEST(Arbiter, WhoWorksLittleAndHoldsTheCardAllTheSameIsChargedForHolding) {
+  // Every 0.2 ms a launch of 0.01 ms: too often to be taken for idle.
+  EXPECT_GT(had_by_neighbour([](Observation& page, bool granted, std::uint64_t now) {
+              const bool launches = now / (kMs / 10) % 2 == 0;
+              page.want = launches && !granted;
+              page.busy_ns += launches && granted ? kMs / 100 : 0;
+              page.edge_ns = now;
+            }),
+            0.44);
 }
 
 TEST(Arbiter, TheSameInputsGiveTheSameDecisionsAndOthersDoNot) {

@@ -4,8 +4,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <random>
+#include <thread>
 
 #include "tests/integration/arbiter/fixture.h"
 
@@ -63,6 +65,28 @@ TEST_F(HostileTest, ASliceThatWantsAndNeverLaunchesTakesNoMoreThanItsShare) {
   ring(bad_.card());
   const double share = share_while([] { usleep(1000); }, 2'000 * kMs);
   EXPECT_GT(share, 0.40) << "the neighbour was promised half of the card";
+}
+
+TEST_F(HostileTest, ASliceThatHidesItsTimeTakesNoMoreThanItsShare) {
+  // It honours its grants, is seen to work, and never says for how long.
+  std::atomic<bool> stop{false};
+  std::thread liar([&] {
+    abi::AccountSlot& slot = *bad_.card().slot;
+    while (!stop) {
+      slot.want.store_seq_cst(1);
+      ring(bad_.card());
+      if (!eventually([&] { return stop || mode_of(bad_.card()) != abi::LeaseMode::kBlocked; })) continue;
+      slot.anchor_ns.store_seq_cst(monotonic_ns());
+      slot.inflight_ns.store_seq_cst(kMs);
+      slot.busy.store_seq_cst(1);
+      usleep(1000);
+      slot.busy.store_seq_cst(0);
+    }
+  });
+  const double share = share_while([] { usleep(1000); }, 2'000 * kMs);
+  stop = true;
+  liar.join();
+  EXPECT_GT(share, 0.35) << "the neighbour was promised half of the card";
 }
 
 TEST_F(HostileTest, AStormOfRingsCostsNeitherTheNeighbourNorTheNode) {
