@@ -514,6 +514,69 @@ TEST(Driver, AFullQueueBlocksTheLaunchAndLosesNothing) {
   });
 }
 
+TEST(Driver, ManyThreadsDoManyThingsAndNothingIsLeftOver) {
+  in_child([] {
+    use_card();
+    void* context = nullptr;
+    ASSERT_EQ(cu("cuCtxGetCurrent", &context), kOk);
+    void* spin = kernel("carve_spin_20us");
+    std::atomic<int> host_calls{0}, failures{0};
+    const auto body = [&](unsigned seed) {
+      const auto must = [&](int rc) { failures.fetch_add(rc == kOk ? 0 : 1); };
+      must(cu("cuCtxSetCurrent", context));
+      void *stream = nullptr, *event = nullptr;
+      must(cu("cuStreamCreate", &stream, seed % 2));
+      must(cu("cuEventCreate", &event, 0U));
+      for (int i = 0; i < 300; ++i) {
+        seed = seed * 1103515245U + 12345U;
+        Ptr p = 0;
+        switch ((seed >> 16) % 8) {
+          case 0:
+            must(launch(spin, stream));
+            break;
+          case 1:
+            must(launch(spin, nullptr));
+            break;  // legacy
+          case 2:
+            must(launch(spin, reinterpret_cast<void*>(std::uintptr_t{2})));
+            break;  // per thread
+          case 3:
+            must(cu("cuMemAllocAsync", &p, kMiB, stream));
+            must(cu("cuMemsetD8Async", p, static_cast<unsigned char>(seed), std::uint64_t{4096},
+                    stream));
+            must(cu("cuMemFreeAsync", p, stream));
+            break;
+          case 4:
+            must(cu("cuEventRecord", event, stream));
+            must(cu("cuStreamWaitEvent", kNone, event, 0U));
+            break;
+          case 5:
+            must(cu("cuStreamSynchronize", stream));
+            break;
+          case 6:
+            must(cu(
+                "cuLaunchHostFunc", stream,
+                +[](void* n) { static_cast<std::atomic<int>*>(n)->fetch_add(1); }, &host_calls));
+            break;
+          default:
+            must(cu("cuMemAlloc_v2", &p, std::uint64_t{seed % 4096 + 1}));
+            must(cu("cuMemFree_v2", p));
+        }
+      }
+      must(cu("cuStreamSynchronize", stream));
+      must(cu("cuEventDestroy_v2", event));
+      must(cu("cuStreamDestroy_v2", stream));
+    };
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 8; ++t) threads.emplace_back(body, t * 977 + 1);
+    for (std::thread& t : threads) t.join();
+    ASSERT_EQ(cu("cuCtxSynchronize"), kOk);
+    EXPECT_EQ(failures.load(), 0);
+    EXPECT_GT(host_calls.load(), 100);
+    EXPECT_EQ(mine(), 0U);
+  });
+}
+
 TEST(Driver, TheRuntimesPrivateTablesAreRefused) {
   in_child([] {
     const void* table = nullptr;
