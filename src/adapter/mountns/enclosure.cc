@@ -78,6 +78,9 @@ bool has_all_links(const std::string& folder) {
 /// The driver's own two files, alone in the private folder that our objects name as their dependency.
 Result<void> mount_driver(const Fd& cuda, const Fd& nvml, bool have_cuda) {
   const std::string folder = abi::kDriverFolder;
+  // Another instance that stops on this host takes the empty folder away; without the right to make it again the
+  // mount says what is missing.
+  static_cast<void>(make_folders(folder, 0755));
   CARVE_TRY_VOID(cover_with_tmpfs(folder));
   CARVE_TRY_VOID(make_target(folder + "/libnvidia-ml.so.1"));
   CARVE_TRY_VOID(bind_over(nvml, folder + "/libnvidia-ml.so.1"));
@@ -161,7 +164,8 @@ EnclosurePlan plan_for(const Grant& grant, bool ordinary_user) {
   EnclosurePlan plan;
   plan.user_namespace = ordinary_user;
   plan.whole = grant.whole;
-  if (!grant.whole) plan.links_folder = LibraryStore::links_folder(grant.library_folder, grant.driver_version);
+  if (!grant.whole)
+    plan.links_folder = LibraryStore::links_folder(grant.library_folder, grant.driver_version);
   plan.driver = grant.driver;
   plan.slice_folder = grant.slice_folder;
   plan.runtime_folder = grant.runtime_folder;
@@ -182,7 +186,8 @@ Result<void> enter(const EnclosurePlan& plan) {
   }
   CARVE_TRY_VOID(mount_slice(plan));
   // By its path again: the old handle may look below what was mounted over it.
-  if (have_cwd && ::chdir(cwd) != 0) return tl::unexpected(errno_error(errno, std::string("go back to ") + cwd));
+  if (have_cwd && ::chdir(cwd) != 0)
+    return tl::unexpected(errno_error(errno, std::string("go back to ") + cwd));
   return {};
 }
 

@@ -11,11 +11,11 @@ namespace carve::mountns {
 /// What a process of a slice is to see. Host paths.
 struct EnclosurePlan {
   bool user_namespace = false;
-  bool whole = false;               // the driver's own files, no library of ours
-  std::string links_folder;         // link names → libcarve; empty when whole
+  bool whole = false;        // the driver's own files, no library of ours
+  std::string links_folder;  // link names → libcarve; empty when whole
   DriverFiles driver;
-  std::string slice_folder;         // empty when whole
-  std::string runtime_folder;       // to be hidden: sockets of agent and arbiter, other slices
+  std::string slice_folder;    // empty when whole
+  std::string runtime_folder;  // to be hidden: sockets of agent and arbiter, other slices
   std::vector<int> hidden_minors;
   std::string masking_socket;
 };

@@ -68,8 +68,9 @@ Result<void> LibraryStore::check_executable(const std::string& folder) {
   struct statvfs info = {};
   if (::statvfs(folder.c_str(), &info) != 0) return tl::unexpected(errno_error(errno, "look at " + folder));
   if ((info.f_flag & ST_NOEXEC) != 0) {
-    return fail(Code::kFailedPrecondition,
-                folder + ": mounted noexec, libraries cannot be loaded from there (choose another --lib-dir)");
+    return fail(
+        Code::kFailedPrecondition,
+        folder + ": mounted noexec, libraries cannot be loaded from there (choose another --lib-dir)");
   }
   return {};
 }

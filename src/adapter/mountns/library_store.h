@@ -15,10 +15,11 @@ class LibraryStore {
   ///   errors  kNotFound names the file that is missing; kPermissionDenied: noexec or read-only
   [[nodiscard]] static Result<std::string> install(const std::string& source, const std::string& lib_root);
 
-  /// Makes the folder with the driver's link names, all leading to libcarve's objects, for this driver version:
-  /// libcuda.so → libcuda.so.1 → libcuda.so.<version>, and NVML's three.
+  /// Makes the folder with the driver's link names, all leading to libcarve's objects, for this driver
+  /// version: libcuda.so → libcuda.so.1 → libcuda.so.<version>, and NVML's three.
   [[nodiscard]] static Result<void> make_links(const std::string& folder, const std::string& driver_version);
-  [[nodiscard]] static std::string links_folder(const std::string& folder, const std::string& driver_version) {
+  [[nodiscard]] static std::string links_folder(const std::string& folder,
+                                                const std::string& driver_version) {
     return folder + "/links-" + (driver_version.empty() ? "any" : driver_version);
   }
 

@@ -43,7 +43,8 @@ Result<void> make_read_only(const std::string& mount_point) {
 
 Result<void> overlay(const std::string& above, const std::string& folder, bool user_namespace) {
   if ((above + folder).find_first_of(":,\\") != std::string::npos) {
-    return fail(Code::kInvalidArgument, above + ": a folder for libraries may not have : , or \\ in its name");
+    return fail(Code::kInvalidArgument,
+                above + ": a folder for libraries may not have : , or \\ in its name");
   }
   std::string options = "lowerdir=" + above + ":" + folder;
   if (user_namespace) options += ",userxattr";

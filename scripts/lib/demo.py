@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""The demonstration: a story in eight scenes on one simulated card.
+
+Everything runs in a mount namespace of its own and is gone afterwards. Every figure of memory and time is read from
+the simulated driver's own account (carve-simctl), never from Carve. Exits non-zero if anything failed to hold.
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "integration" / "node"))
+from machine import Machine, enter_private_namespace, until  # noqa: E402
+
+GIB = 1 << 30
+CLOSING = []
+
+
+def scene(number, title):
+    print(f"\n\033[1m{number}. {title}\033[0m   [card: NVIDIA H200 (SIMULATED)]", flush=True)
+
+
+def say(text):
+    print(f"   {text}", flush=True)
+
+
+def hold(what, figure, held):
+    CLOSING.append((what, figure, held))
+    say(f"{'held' if held else 'FAILED'}: {what}: {figure}")
+
+
+class Story:
+    def __init__(self, build):
+        self.bin = str(build / "bin")
+        self.sim = str(build / "sim" / "lib")
+        self.machine = Machine(self.bin, "h200x1")
+
+    def bare(self, program, *args):
+        """A program on the driver itself, with nothing of Carve in between."""
+        env = dict(os.environ, LD_LIBRARY_PATH=self.sim)
+        return subprocess.Popen([f"{self.bin}/{program}", *args], env=env, stdout=subprocess.PIPE, text=True)
+
+    def in_slice(self, flags, program, *args):
+        command = [f"{self.bin}/carve", "run", *flags.split(), "--", program, *args]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def spin(self, flags, seconds):
+        args = ("--kernel-us", "500", "--seconds", str(seconds), "--memory", "1Gi")
+        program = f"{self.bin}/carve-sample-spin"
+        return self.in_slice(flags, program, *args) if flags else self.bare("carve-sample-spin", *args)
+
+    def truth(self, *args):
+        return self.machine.truth(*args)
+
+    def delivered(self, pids, seconds):
+        """Per cent of the card for each pid over the last whole windows, by the driver's account."""
+        rows = self.truth("windows", "--ms", "1000", "--last", str(seconds))["windows"]
+        return [sum(r["percent"] for r in rows if r["pid"] == pid) / seconds for pid in pids]
+
+    def pid_of(self, job, known=()):
+        """The process of a job on the card; if it ends before it gets there, what it said."""
+        def find():
+            if job.poll() is not None:
+                raise AssertionError(f"the job ended with {job.returncode}: {job.communicate()}")
+            alive = [p["pid"] for p in self.truth("account")["processes"] if p["alive"] and p["pid"] not in known]
+            return alive[0] if alive else None
+        return until("the job's process on the card", 20, find)
+
+    def held_bytes(self, pid):
+        return sum(p["explicit_bytes"] for p in self.truth("account")["processes"] if p["pid"] == pid and p["alive"])
+
+
+def finish(process, timeout=60):
+    out, err = process.communicate(timeout=timeout)
+    line = next((row for row in out.splitlines() if row.startswith("{")), None)
+    return process.returncode, json.loads(line) if line else {}, err or ""
+
+
+def without_carve(story):
+    scene(1, "Without Carve: the driver shares as it likes")
+    say("Two jobs on one card. The first should have 30 % of it, the second 70 %.")
+    jobs = [story.spin("", 6)]
+    pids = [story.pid_of(jobs[0])]
+    jobs.append(story.spin("", 6))
+    pids.append(story.pid_of(jobs[1], pids))
+    time.sleep(3.2)
+    shares = story.delivered(pids, 2)
+    say(f"delivered: {shares[0]:.1f} % and {shares[1]:.1f} %; the rest is lost in switching")
+    for job in jobs:
+        finish(job)
+    hog = story.bare("carve-sample-alloc", "--hold", "4")
+    until("the hog's grip on the card", 20, lambda: any(
+        p["refused"] for p in story.truth("account")["processes"] if p["alive"]))
+    code, victim, _ = finish(story.bare("carve-sample-alloc", "--target", "4Gi"))
+    say(f"one job takes all memory; its neighbour asks for 4 GiB and gets {victim.get('bytes', 0) / GIB:.1f} GiB, "
+        "then CUDA_ERROR_OUT_OF_MEMORY")
+    finish(hog)
+    hold("without Carve the promise is broken (what there is to mend)",
+         f"{shares[0]:.0f}/{shares[1]:.0f} instead of 30/70", abs(shares[0] - 30) > 5 and code != 0)
+
+
+def with_carve(story):
+    scene(2, "With Carve: 30 and 70 are 30 and 70")
+    say("carve run --memory 4Gi --cores 30 -- job    and    carve run --memory 8Gi --cores 70 -- job")
+    jobs = [story.spin("--memory 4Gi --cores 30", 8)]
+    pids = [story.pid_of(jobs[0])]
+    jobs.append(story.spin("--memory 8Gi --cores 70", 8))
+    pids.append(story.pid_of(jobs[1], pids))
+    time.sleep(5.2)
+    shares = story.delivered(pids, 4)
+    print(story.machine.carve("top", "--once")[1])
+    for job in jobs:
+        finish(job)
+    say(f"wanted 30 and 70, delivered {shares[0]:.1f} and {shares[1]:.1f}")
+    hold("two saturating jobs get their shares", f"{shares[0]:.1f} / {shares[1]:.1f} of 30 / 70",
+         abs(shares[0] - 30) <= 5 and abs(shares[1] - 70) <= 5)
+
+
+def memory_limit(story):
+    scene(3, "A job past its limit is told so, and its neighbour goes on")
+    neighbour = story.spin("--memory 4Gi --cores 50 --wait=10s", 5)
+    pid = story.pid_of(neighbour)
+    code, greedy, _ = finish(story.in_slice("--memory 4Gi --cores 30 --wait=10s", f"{story.bin}/carve-sample-alloc"))
+    say(f"4 GiB asked for; cuMemGetInfo says {greedy['total'] / GIB:.1f} GiB in all; {greedy['bytes'] / GIB:.2f} GiB "
+        "taken besides its context, then CUDA_ERROR_OUT_OF_MEMORY; the process lives and ends by itself")
+    most = max(g["explicit_high_bytes"] for g in story.truth("groups")["groups"] if "/run-" in g["cgroup"])
+    neighbour_code, result, _ = finish(neighbour)
+    hold("no byte above the limit", f"{most / GIB:.2f} of 4.00 GiB at the highest", most <= 4 * GIB)
+    hold("the neighbour went on", f"{result.get('kernels', 0)} kernels, exit code {neighbour_code}",
+         neighbour_code == 0 and code in (0, 3) and greedy["out_of_memory"] and pid > 0)
+
+
+def refusal(story):
+    scene(4, "What does not fit is refused, with the numbers")
+    holder = story.spin("--memory 100Gi --cores 60 --wait=10s", 4)
+    story.pid_of(holder)
+    code, _, err = finish(story.in_slice("--memory 60Gi --cores 30", "true"))
+    say(f"carve run --memory 60Gi --cores 30 -- true\n   {err.strip()}")
+    finish(holder)
+    hold("refused with reason and exit code 125", f"exit code {code}", code == 125 and "60 GiB" in err)
+
+
+def seen_from_inside(story, tools):
+    scene(5, "An unmodified monitoring program, from inside a slice")
+    if tools is None:
+        say("left out: gpustat could not be fetched from PyPI here")
+        return
+    done = subprocess.run([f"{story.bin}/carve", "run", "--memory", "4Gi", "--cores", "30", "--wait=10s", "--", str(tools),
+                           "--no-color", "--no-header"], capture_output=True, text=True, timeout=60)
+    line = done.stdout.strip()
+    say(f"gpustat: {line}")
+    hold("gpustat sees one card of 4 GiB", line.split("|")[-2].strip() if line.count("|") > 2 else line,
+         done.returncode == 0 and "4096 MB" in line and len(line.splitlines()) == 1)
+
+
+def killed(story):
+    scene(6, "A job killed with -9 leaves nothing behind")
+    job = story.spin("--memory 4Gi --cores 30 --wait=10s", 60)
+    pid = story.pid_of(job)
+    until("its memory", 10, lambda: story.held_bytes(pid) >= GIB)
+    os.kill(pid, signal.SIGKILL)
+    started = time.monotonic()
+    until("the slice to be free", 10, lambda: not story.machine.slices())
+    took = (time.monotonic() - started) * 1000
+    finish(job)
+    left = story.held_bytes(pid)
+    hold("slice free again, memory back", f"{took:.0f} ms, {left} bytes left", took < 2000 and left == 0)
+
+
+def agent_killed(story):
+    scene(7, "The agent killed with -9 while two jobs run: shares hold, and it comes back")
+    jobs = [story.spin("--memory 4Gi --cores 30 --wait=10s", 11)]
+    pids = [story.pid_of(jobs[0])]
+    jobs.append(story.spin("--memory 8Gi --cores 70", 11))
+    pids.append(story.pid_of(jobs[1], pids))
+    time.sleep(2)
+    before = story.machine.pid_of("agent")
+    os.kill(before, signal.SIGKILL)
+    time.sleep(4.2)
+    shares = story.delivered(pids, 3)
+
+    def back():
+        try:
+            return story.machine.pid_of("agent") != before and len(story.machine.slices()) == 2
+        except (OSError, ValueError, AssertionError):
+            return False
+    until("the agent to be back with both slices", 20, back)
+    for job in jobs:
+        finish(job)
+    hold("shares without an agent", f"{shares[0]:.1f} / {shares[1]:.1f} of 30 / 70",
+         abs(shares[0] - 30) <= 5 and abs(shares[1] - 70) <= 5)
+    hold("the agent came back and knows both slices", "2 slices", True)
+
+
+def closing():
+    print("\n\033[1m8. What held\033[0m   [all figures: the SIMULATED driver's own account]")
+    width = max(len(what) for what, _, _ in CLOSING)
+    for what, figure, held in CLOSING:
+        print(f"   {'held  ' if held else 'FAILED'}  {what:<{width}}  {figure}")
+    failed = sum(not held for _, _, held in CLOSING)
+    print(f"\n{len(CLOSING) - failed} held, {failed} failed")
+    return 1 if failed else 0
+
+
+def main():
+    build, tools = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    enter_private_namespace()
+    story = Story(build)
+    try:
+        print(f"\n{story.machine.up().strip()}")
+        for part in (without_carve, with_carve, memory_limit, refusal):
+            part(story)
+        seen_from_inside(story, tools)
+        for part in (killed, agent_killed):
+            part(story)
+    except BaseException:
+        print(story.machine.logs(), file=sys.stderr)
+        raise
+    finally:
+        story.machine.close()
+    return closing()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
