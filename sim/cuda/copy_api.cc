@@ -148,4 +148,13 @@ CU_ASYNC(cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz,
          (CUdeviceptr to, std::size_t pitch, unsigned v, std::size_t w, std::size_t h, CUstream s),
          fill(to, pitch, v, 4, w, h, s, zero, wait))
 
+// The record of the peer forms has contexts where the plain one has reserved words; addresses are
+// unified.
+CU_SYNC(cuMemcpy3DPeer, cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D* c), pitched(c, s, zero, wait))
+CU_ASYNC(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D* c, CUstream s),
+         pitched(c, s, zero, wait))
+CU_ASYNC(cuMemcpyWithAttributesAsync, cuMemcpyWithAttributesAsync_ptsz,
+         (CUdeviceptr to, CUdeviceptr from, std::size_t n, const void*, CUstream s),
+         plain(to, false, from, false, n, s, zero, wait, true))
+
 }  // namespace carve::sim::cu

@@ -225,6 +225,28 @@ TEST(Driver, HostFunctionsKeepTheirPlaceAndBytesFollowThem) {
   });
 }
 
+TEST(Driver, ValuesAreWrittenAndAwaitedInStreamOrder) {
+  in_child([] {
+    use_card();
+    void *writer = nullptr, *waiter = nullptr;
+    Ptr p = 0;
+    std::uint32_t back = 0;
+    ASSERT_EQ(cu("cuStreamCreate", &writer, 1U), kOk);
+    ASSERT_EQ(cu("cuStreamCreate", &waiter, 1U), kOk);
+    ASSERT_EQ(cu("cuMemAlloc_v2", &p, kMiB), kOk);
+    ASSERT_EQ(cu("cuStreamWaitValue32_v2", waiter, p, 7U, 1U), kOk);
+    ASSERT_EQ(cu("cuMemcpyDtoHAsync_v2", &back, p, std::uint64_t{4}, waiter), kOk);
+    EXPECT_EQ(cu("cuStreamQuery", waiter), kNotReady);
+    ASSERT_EQ(cu("cuMemsetD32Async", p, 7U, std::uint64_t{1}, writer), kOk);
+    ASSERT_EQ(cu("cuStreamSynchronize", waiter), kOk);
+    EXPECT_EQ(back, 7U);
+    ASSERT_EQ(cu("cuStreamWriteValue32_v2", writer, p, 9U, 0U), kOk);
+    ASSERT_EQ(cu("cuStreamSynchronize", writer), kOk);
+    ASSERT_EQ(cu("cuMemcpyDtoH_v2", &back, p, std::uint64_t{4}), kOk);
+    EXPECT_EQ(back, 9U);
+  });
+}
+
 TEST(Driver, AChildOfAnInitialisedProcessMustNotUseIt) {
   in_child([] {
     use_card();

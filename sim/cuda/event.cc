@@ -148,4 +148,26 @@ CU_EXPORT CUresult cuEventElapsedTime(float* ms, CUevent start, CUevent end) {
   return cuEventElapsedTime_v2(ms, start, end);
 }
 
+CU_EXPORT CUresult cuCtxRecordEvent(CUcontext context, CUevent handle) {
+  CU_NEED_INIT();
+  Event* event = checked_event(handle);
+  if (!alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // The default stream waits for all blocking streams; the others are waited for one by one.
+  std::vector<Point> points;
+  {
+    const std::lock_guard lock(context->mutex);
+    for (const Stream* s : context->streams)
+      if (!s->blocking) points.push_back({s->index, s->cell->submitted.load()});
+  }
+  for (const Point& point : points)
+    if (!reached(point)) submit(context->legacy, CommandKind::kWait, 0, point.index, point.target);
+  const std::lock_guard lock(event->mutex);
+  event->point = {context->legacy->index,
+                  submit(context->legacy, CommandKind::kMark, 0, event->slot)};
+  event->recorded = true;
+  event->capture = nullptr;
+  return CUDA_SUCCESS;
+}
+
 }  // namespace carve::sim::cu

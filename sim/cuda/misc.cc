@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <cstring>
+#include <type_traits>
 
 #include "sim/cuda/copy.h"
 #include "sim/cuda/memory.h"
@@ -36,6 +39,31 @@ CUresult write_value(CUstream handle, CUdeviceptr address, T value, unsigned fla
   return CUDA_SUCCESS;
 }
 
+/// Holds the stream until the value stands there. The host thread looks; other host functions of
+/// the process wait behind it, so a value that only a later host function writes never comes.
+template <class T>
+CUresult wait_value(CUstream handle, CUdeviceptr address, T value, unsigned flags,
+                    std::uintptr_t zero) {
+  CU_STREAM(stream, handle, zero);
+  constexpr unsigned kFlush = 1U << 30;
+  const unsigned how = flags & ~kFlush;
+  if (how > 3 || address % sizeof(T) != 0 || !Memory::get().covers(address, sizeof(T)))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capture.load() != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  append_host(stream, [=] {
+    for (;;) {
+      const T now = __atomic_load_n(reinterpret_cast<const T*>(address), __ATOMIC_SEQ_CST);
+      const bool there = how == 0   ? static_cast<std::make_signed_t<T>>(now - value) >= 0
+                         : how == 1 ? now == value
+                         : how == 2 ? (now & value) != 0
+                                    : static_cast<T>(~(now | value)) != 0;
+      if (there) return;
+      usleep(50);
+    }
+  });
+  return CUDA_SUCCESS;
+}
+
 CUresult stream_attribute(CUstream handle, void* value, bool read, std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -68,6 +96,12 @@ CU_PAIR(cuStreamWriteValue32_v2, cuStreamWriteValue32_v2_ptsz,
 CU_PAIR(cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz,
         (CUstream s, CUdeviceptr a, std::uint64_t v, unsigned flags),
         write_value(s, a, v, flags, zero))
+CU_PAIR(cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz,
+        (CUstream s, CUdeviceptr a, std::uint32_t v, unsigned flags),
+        wait_value(s, a, v, flags, zero))
+CU_PAIR(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz,
+        (CUstream s, CUdeviceptr a, std::uint64_t v, unsigned flags),
+        wait_value(s, a, v, flags, zero))
 CU_PAIR(cuStreamGetAttribute, cuStreamGetAttribute_ptsz, (CUstream s, int, void* value),
         stream_attribute(s, value, true, zero))
 CU_PAIR(cuStreamSetAttribute, cuStreamSetAttribute_ptsz, (CUstream s, int, void* value),

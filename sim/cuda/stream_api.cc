@@ -134,4 +134,9 @@ CU_BOTH(cuStreamAddCallback, add_callback,
 CU_BOTH(cuLaunchHostFunc, launch_host, (CUstream s, CUhostFn function, void* data),
         (s, function, data, zero))
 
+// syncMode says how the host thread may wait; here it always waits asleep.
+CU_BOTH(cuLaunchHostFunc_v2, launch_host,
+        (CUstream s, CUhostFn function, void* data, unsigned /*sync_mode*/),
+        (s, function, data, zero))
+
 }  // namespace carve::sim::cu
