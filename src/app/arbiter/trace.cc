@@ -82,7 +82,7 @@ class Player {
       const SliceRecord& r = recorded[i];
       seen[i] = {(r.want_busy & 1) != 0, (r.want_busy & 2) != 0, r.inflight_ns, r.edge_ns, r.busy_ns};
     }
-    const bool altered = steps_++ == alter_step_;
+    const bool altered = static_cast<std::int64_t>(result_.steps++) == alter_step_;
     arbiter_->step(altered ? now + 3'000'000 : now, seen.data());
     int used = 0;
     before_.resize(lease::kMaxSlices);
@@ -101,7 +101,6 @@ class Player {
 
   std::unique_ptr<lease::Arbiter> arbiter_ = std::make_unique<lease::Arbiter>();
   std::vector<SliceRecord> before_;
-  std::int64_t steps_ = 0;
   std::int64_t alter_step_;
   Replayed result_;
 };

@@ -33,8 +33,9 @@ class Trace {
 };
 
 struct Replayed {
-  std::uint64_t decisions = 0;  // grants compared
-  std::uint64_t changes = 0;    // of them, grants that differed from the one before
+  std::uint64_t steps = 0;
+  std::uint64_t decisions = 0;  // one per step and slice: grants compared
+  std::uint64_t changes = 0;    // of them, grants that differed from the slice's one before
   std::uint64_t differ = 0;     // … and that the replay decided otherwise
   int most_slices = 0;
 };

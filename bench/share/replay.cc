@@ -1,0 +1,28 @@
+// carve-trace-replay FILE [--alter STEP]: plays what an arbiter recorded through the same lease machine and says
+// whether it decides the same again. 0: no decision differs, 1: some do, 2: not a trace.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "app/arbiter/trace.h"
+
+int main(int argc, char** argv) {
+  const bool alters = argc == 4 && std::strcmp(argv[2], "--alter") == 0;
+  char* end = nullptr;
+  const long long step = alters ? std::strtoll(argv[3], &end, 10) : -1;
+  if ((argc != 2 && !alters) || (alters && (*argv[3] == 0 || *end != 0 || step < 0))) {
+    std::fprintf(stderr, "usage: carve-trace-replay FILE [--alter STEP]\n"
+                         "  --alter STEP  move this step by 3 ms, from 0 on: now decisions have to differ\n");
+    return 2;
+  }
+  const auto again = carve::arbiter::replay(argv[1], step);
+  if (!again) {
+    std::fprintf(stderr, "carve-trace-replay: %s\n", again.error().what.c_str());
+    return 2;
+  }
+  std::printf("%llu steps, up to %d slices, %llu decisions, %llu of them changed a grant; %llu differ\n",
+              static_cast<unsigned long long>(again->steps), again->most_slices,
+              static_cast<unsigned long long>(again->decisions), static_cast<unsigned long long>(again->changes),
+              static_cast<unsigned long long>(again->differ));
+  return again->differ == 0 ? 0 : 1;
+}
