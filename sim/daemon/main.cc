@@ -153,17 +153,19 @@ int serve(const Options& options, const Machine& machine) {
     std::perror("carve-simd: shared memory");
     return 1;
   }
-  DeviceNodes nodes;
-  if (options.dev != "none" && !nodes.make(options.dev, machine.count)) {
-    std::fprintf(stderr, "carve-simd: device nodes in %s: %s (--dev none makes none)\n",
-                 options.dev.c_str(), std::strerror(errno));
-    return 1;
-  }
   Kernel kernel(machine, monotonic_ns());
   Server server(kernel, options.profile, options.instance, bell, bell_fd);
   if (!server.listen_at(options.socket)) {
     std::fprintf(stderr, "carve-simd: socket %s: %s\n", options.socket.c_str(),
                  std::strerror(errno));
+    return 1;
+  }
+  // After the socket is ours: a second instance must not take a living one's nodes for left behind.
+  DeviceNodes nodes;
+  if (options.dev != "none" && !nodes.make(options.dev, machine.count)) {
+    std::fprintf(stderr, "carve-simd: device nodes in %s: %s (--dev none makes none)\n",
+                 options.dev.c_str(), std::strerror(errno));
+    unlink(options.socket.c_str());
     return 1;
   }
   const int stop_fd = stop_signals();
