@@ -41,7 +41,8 @@ class JournalOnDisk final : public NodeJournal {
 Result<void> make_mask(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return fail(Code::kInvalidArgument, path + ": too long for a socket");
+  if (path.size() >= sizeof(address.sun_path))
+    return fail(Code::kInvalidArgument, path + ": too long for a socket");
   std::memcpy(address.sun_path, path.data(), path.size());
   ::unlink(path.c_str());
   const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -105,7 +106,8 @@ NvmlWorkerOptions worker_options(const HostOptions& options) {
   NvmlWorkerOptions worker;
   worker.program = own_path();
   worker.args = {"nvml-worker"};
-  if (!options.driver_root.empty()) worker.args.insert(worker.args.end(), {"--driver-root", options.driver_root});
+  if (!options.driver_root.empty())
+    worker.args.insert(worker.args.end(), {"--driver-root", options.driver_root});
   return worker;
 }
 
@@ -144,8 +146,8 @@ int run_agent(const HostOptions& given) {
   const AgentConfig config = config_of(options);
   const std::string library = config.library_folder;
   Agent agent(config, AgentWorld{gpu, *pages, cgroups ? cgroups->get() : nullptr,
-                                 cgroups ? std::string() : cgroups.error().what, journal, devices, processes, clock,
-                                 log, [library](const std::string& driver_version) {
+                                 cgroups ? std::string() : cgroups.error().what, journal, devices, processes,
+                                 clock, log, [library](const std::string& driver_version) {
                                    return mountns::LibraryStore::make_links(library, driver_version);
                                  }});
   if (auto restored = agent.restore(); !restored) return report(restored.error());

@@ -10,6 +10,9 @@
 
 namespace carve::cmd {
 
+const char* const kVersion = CARVE_VERSION;
+const char* const kCommit = CARVE_COMMIT;
+
 Result<std::chrono::milliseconds> parse_duration(const std::string& field, const std::string& text) {
   struct Unit {
     const char* word;
@@ -23,8 +26,10 @@ Result<std::chrono::milliseconds> parse_duration(const std::string& field, const
     if (unit != row.word || number.empty() || number.size() > 9) continue;
     return std::chrono::milliseconds(std::stoull(number) * row.ms);
   }
-  return fail(Code::kInvalidArgument, fmt::format("{}: \"{}\" is no duration; legal are whole numbers with ms, s, m or "
-                                                  "h, such as 60s", field, text.substr(0, 64)));
+  return fail(Code::kInvalidArgument,
+              fmt::format("{}: \"{}\" is no duration; legal are whole numbers with ms, s, m or "
+                          "h, such as 60s",
+                          field, text.substr(0, 64)));
 }
 
 Result<AllocateRequest> request_of(const AskOptions& ask) {
@@ -32,8 +37,9 @@ Result<AllocateRequest> request_of(const AskOptions& ask) {
   codec::RunWords words = ask.words;
   if (ask.whole) {
     if (words.memory || words.cores || words.share) {
-      return fail(Code::kInvalidArgument,
-                  "--whole: a whole card has all its memory and compute; leave out --memory, --cores and --share");
+      return fail(
+          Code::kInvalidArgument,
+          "--whole: a whole card has all its memory and compute; leave out --memory, --cores and --share");
     }
     if (!words.cards) words.cards = "1";
   }

@@ -56,9 +56,10 @@ Result<void> apply_ceiling(const std::string& word, AccessRule* rule) {
     CARVE_TRY(const auto number, codec::parse_count(key, value, 1, 100000, "slices"));
     rule->max_slices = static_cast<std::uint32_t>(number);
   } else {
-    return fail(Code::kInvalidArgument, "\"" + word +
-                                            "\" is no ceiling; legal are max-memory=4Gi, max-cores=30, max-cards=2, "
-                                            "max-slices=3 and no-online");
+    return fail(Code::kInvalidArgument,
+                "\"" + word +
+                    "\" is no ceiling; legal are max-memory=4Gi, max-cores=30, max-cards=2, "
+                    "max-slices=3 and no-online");
   }
   return {};
 }
@@ -76,7 +77,8 @@ Result<AccessRule> access_rule(const std::string& text, bool allow) {
   } else if (who.rfind("group:", 0) == 0) {
     CARVE_TRY(rule.gid, group_id(who.substr(6)));
   } else if (who != "everyone") {
-    return fail(Code::kInvalidArgument, "\"" + who + "\" is nobody; legal are user:NAME, group:NAME and everyone");
+    return fail(Code::kInvalidArgument,
+                "\"" + who + "\" is nobody; legal are user:NAME, group:NAME and everyone");
   }
   for (std::string word; words >> word;) CARVE_TRY_VOID(apply_ceiling(word, &rule));
   return rule;
@@ -101,7 +103,8 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
     }
     if (!flag_wins) *found->second = value;
   } else if (key == "driver-mount") {
-    if (value.empty() || value[0] != '/') return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
+    if (value.empty() || value[0] != '/')
+      return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
     o->driver_mounts.push_back(value);
   } else if (key == "allow" || key == "deny") {
     CARVE_TRY(auto rule, access_rule(value, key == "allow"));

@@ -26,47 +26,66 @@ struct Everything {
 
 void host_flags(CLI::App* app, HostOptions* host, bool server) {
   app->add_option("--runtime-dir", host->runtime_dir, "sockets, pages and slices of this instance")
-      ->type_name("FOLDER")->capture_default_str();
-  app->add_option("--config", host->config, "configuration file (default /etc/carve/carve.conf when it exists)")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  app->add_option("--config", host->config,
+                  "configuration file (default /etc/carve/carve.conf when it exists)")
       ->type_name("FILE");
   if (!server) return;
   app->add_option("--state-dir", host->state_dir, "the journal")->type_name("FOLDER")->capture_default_str();
-  app->add_option("--lib-dir", host->lib_dir, "where libcarve is installed for slices (default <state-dir>/lib)")
+  app->add_option("--lib-dir", host->lib_dir,
+                  "where libcarve is installed for slices (default <state-dir>/lib)")
       ->type_name("FOLDER");
-  app->add_option("--lib-source", host->lib_source, "where libcarve-cuda.so and libcarve-nvml.so come from "
-                  "(default: beside the executable)")->type_name("FOLDER");
-  app->add_option("--driver-root", host->driver_root, "where the driver's libraries are (default: the loader's search)")
+  app->add_option("--lib-source", host->lib_source,
+                  "where libcarve-cuda.so and libcarve-nvml.so come from "
+                  "(default: beside the executable)")
       ->type_name("FOLDER");
-  app->add_option("--cdi-dir", host->cdi_dir, "container devices")->type_name("FOLDER")->capture_default_str();
+  app->add_option("--driver-root", host->driver_root,
+                  "where the driver's libraries are (default: the loader's search)")
+      ->type_name("FOLDER");
+  app->add_option("--cdi-dir", host->cdi_dir, "container devices")
+      ->type_name("FOLDER")
+      ->capture_default_str();
   app->add_option("--cgroup-root", host->cgroup_root, "the slices' cgroups (default <cgroup2 mount>/carve)")
       ->type_name("FOLDER");
-  app->add_option("--driver-mount", host->driver_mounts, "a path that the driver needs in containers besides; may be "
-                  "given several times")->type_name("PATH");
+  app->add_option("--driver-mount", host->driver_mounts,
+                  "a path that the driver needs in containers besides; may be "
+                  "given several times")
+      ->type_name("PATH");
 }
 
 void ask_flags(CLI::App* app, AskOptions* ask) {
-  app->add_option("--memory", ask->words.memory, "device memory of each card: 4Gi, 4096Mi, 50%")->type_name("SIZE");
+  app->add_option("--memory", ask->words.memory, "device memory of each card: 4Gi, 4096Mi, 50%")
+      ->type_name("SIZE");
   app->add_option("--cores", ask->words.cores,
-                  "compute of each card in hundredths: 1 to 100; 100, 200, … alone are whole cards")->type_name("N");
+                  "compute of each card in hundredths: 1 to 100; 100, 200, … alone are whole cards")
+      ->type_name("N");
   app->add_option("--cards", ask->words.cards, "how many cards: 1 to 16")->type_name("N");
   app->add_option("--share", ask->words.share,
                   "fixed (a cap even on an idle card), burst (a guarantee, and what is idle) or besteffort")
       ->type_name("CLASS");
   app->add_option("--priority", ask->words.priority, "online, standard or offline")->type_name("CLASS");
-  app->add_option("--model", ask->words.model, "only cards whose model has this word: H200")->type_name("WORD");
-  app->add_option("--card", ask->words.card, "only this card, by UUID; may be given several times")->type_name("UUID");
+  app->add_option("--model", ask->words.model, "only cards whose model has this word: H200")
+      ->type_name("WORD");
+  app->add_option("--card", ask->words.card, "only this card, by UUID; may be given several times")
+      ->type_name("UUID");
   app->add_flag("--exclusive", ask->words.exclusive, "nobody else on the card");
   app->add_flag("--whole", ask->whole, "whole cards, without any library in between");
   app->add_option("--policy", ask->policy, "binpack (keep whole cards whole) or spread (few neighbours)")
-      ->type_name("NAME")->capture_default_str();
+      ->type_name("NAME")
+      ->capture_default_str();
   app->add_option("--wait", ask->wait, "wait until it fits: for ever, or --wait=60s")
-      ->type_name("[TIME]")->expected(0, 1)->default_str("");
+      ->type_name("[TIME]")
+      ->expected(0, 1)
+      ->default_str("");
 }
 
 void output_flag(CLI::App* app, std::string* output, const std::vector<std::string>& legal) {
   std::string words;
   for (const auto& word : legal) words += (words.empty() ? "" : ", ") + word;
-  app->add_option("-o,--output", *output, "output: " + words)->type_name("FORMAT")->capture_default_str()
+  app->add_option("-o,--output", *output, "output: " + words)
+      ->type_name("FORMAT")
+      ->capture_default_str()
       ->check([legal, words](const std::string& value) {
         return std::find(legal.begin(), legal.end(), value) != legal.end()
                    ? std::string()
@@ -77,13 +96,17 @@ void output_flag(CLI::App* app, std::string* output, const std::vector<std::stri
 void server_commands(CLI::App& app, Everything& all) {
   auto* up = app.add_subcommand("up", "start Carve on this machine and keep it running (foreground)");
   host_flags(up, &all.up.host, true);
-  up->add_option("--simulate", all.up.simulate, "a simulated driver instead of a real one: h200x2, t4x1, a100x8")
+  up->add_option("--simulate", all.up.simulate,
+                 "a simulated driver instead of a real one: h200x2, t4x1, a100x8")
       ->type_name("PROFILE");
-  up->add_flag("--check-config", all.up.check_config, "read the configuration, say what is wrong with it, and exit");
-  up->footer("Examples:\n  carve up\n  carve up --simulate h200x2\n  carve up --config /etc/carve/carve.conf "
-             "--check-config\n\nConfiguration file, one `key = value` per line:\n  allow = group:ml max-memory=16Gi "
-             "max-cores=50\n  allow = user:alice\n  on-memory-breach = kill        # or report\n  on-compute-breach = "
-             "throttle    # or kill, report");
+  up->add_flag("--check-config", all.up.check_config,
+               "read the configuration, say what is wrong with it, and exit");
+  up->footer(
+      "Examples:\n  carve up\n  carve up --simulate h200x2\n  carve up --config /etc/carve/carve.conf "
+      "--check-config\n\nConfiguration file, one `key = value` per line:\n  allow = group:ml max-memory=16Gi "
+      "max-cores=50\n  allow = user:alice\n  on-memory-breach = kill        # or report\n  on-compute-breach "
+      "= "
+      "throttle    # or kill, report");
   auto* down = app.add_subcommand("down", "stop it and remove what it made");
   host_flags(down, &all.down.host, false);
   down->add_option("--cgroup-root", all.down.host.cgroup_root, "as given to `carve up`")->type_name("FOLDER");
@@ -96,28 +119,34 @@ void server_commands(CLI::App& app, Everything& all) {
   auto* arbiter = app.add_subcommand("arbiter", "the arbiter process (started by `carve up`)");
   host_flags(arbiter, &all.arbiter, false);
   arbiter->footer("Example:\n  carve arbiter --runtime-dir /run/carve");
-  auto* worker = app.add_subcommand("nvml-worker", "the process that loads the vendor's library (started by the agent)");
-  worker->add_option("--driver-root", all.worker_root, "where the driver's libraries are")->type_name("FOLDER");
+  auto* worker =
+      app.add_subcommand("nvml-worker", "the process that loads the vendor's library (started by the agent)");
+  worker->add_option("--driver-root", all.worker_root, "where the driver's libraries are")
+      ->type_name("FOLDER");
 }
 
 void client_commands(CLI::App& app, Everything& all) {
-  auto* run = app.add_subcommand("run", "run a command in a slice: carve run --memory 4Gi --cores 30 -- COMMAND");
+  auto* run =
+      app.add_subcommand("run", "run a command in a slice: carve run --memory 4Gi --cores 30 -- COMMAND");
   host_flags(run, &all.run.host, false);
   ask_flags(run, &all.run.ask);
-  run->footer("The command comes after --. It is not wrapped: signals, terminal and exit code are its own.\n"
-              "Exit codes of carve itself: 2 bad flags, 125 no slice, 126 cannot execute, 127 not found.\n\nExamples:\n"
-              "  carve run --memory 4Gi --cores 30 -- python train.py\n"
-              "  carve run --memory 50% --cores 50 --share fixed --priority online -- ./serve\n"
-              "  carve run --cards 2 --memory 8Gi --cores 25 --wait=10m -- torchrun job.py\n"
-              "  carve run --whole -- nvidia-smi");
+  run->footer(
+      "The command comes after --. It is not wrapped: signals, terminal and exit code are its own.\n"
+      "Exit codes of carve itself: 2 bad flags, 125 no slice, 126 cannot execute, 127 not "
+      "found.\n\nExamples:\n"
+      "  carve run --memory 4Gi --cores 30 -- python train.py\n"
+      "  carve run --memory 50% --cores 50 --share fixed --priority online -- ./serve\n"
+      "  carve run --cards 2 --memory 8Gi --cores 25 --wait=10m -- torchrun job.py\n"
+      "  carve run --whole -- nvidia-smi");
   auto* slice = app.add_subcommand("slice", "slices for containers: create, delete, list");
   slice->require_subcommand(1);
   auto* create = slice->add_subcommand("create", "make a slice and a container device (CDI) for it");
   host_flags(create, &all.create.host, false);
   ask_flags(create, &all.create.ask);
   output_flag(create, &all.create.output, {"text", "json", "id"});
-  create->footer("Examples:\n  carve slice create --memory 4Gi --cores 30\n  podman run --device "
-                 "carve.elasticgpu.io/slice=$(carve slice create --memory 4Gi --cores 30 -o id) IMAGE");
+  create->footer(
+      "Examples:\n  carve slice create --memory 4Gi --cores 30\n  podman run --device "
+      "carve.elasticgpu.io/slice=$(carve slice create --memory 4Gi --cores 30 -o id) IMAGE");
   auto* remove = slice->add_subcommand("delete", "end a slice");
   host_flags(remove, &all.remove.host, false);
   remove->add_option("ID", all.remove.id, "as `carve slice list` prints it")->required();
@@ -138,9 +167,12 @@ void view_commands(CLI::App& app, Everything& all) {
   host_flags(top, &all.top.host, false);
   output_flag(top, &all.top.output, {"text", "json"});
   top->add_flag("--once", all.top.once, "print once and exit");
-  top->add_option("--every", all.top.every, "time between two pictures")->type_name("TIME")->capture_default_str();
+  top->add_option("--every", all.top.every, "time between two pictures")
+      ->type_name("TIME")
+      ->capture_default_str();
   top->footer("Examples:\n  carve top\n  carve top --once\n  carve top --once -o json");
-  auto* doctor = app.add_subcommand("doctor", "what is wrong on this host, why, and what helps; exit code 1 if anything");
+  auto* doctor = app.add_subcommand(
+      "doctor", "what is wrong on this host, why, and what helps; exit code 1 if anything");
   host_flags(doctor, &all.doctor.host, true);
   doctor->footer("Example:\n  carve doctor");
   auto* version = app.add_subcommand("version", "version, commit and page ABI");
@@ -148,16 +180,19 @@ void view_commands(CLI::App& app, Everything& all) {
   version->footer("Example:\n  carve version");
   auto* completion = app.add_subcommand("completion", "print a completion script: bash or zsh");
   completion->add_option("SHELL", all.shell, "bash or zsh")->required()->check([](const std::string& value) {
-    return value == "bash" || value == "zsh" ? std::string()
-                                             : "\"" + value + "\" is no shell that is known; legal are bash and zsh";
+    return value == "bash" || value == "zsh"
+               ? std::string()
+               : "\"" + value + "\" is no shell that is known; legal are bash and zsh";
   });
-  completion->footer("Examples:\n  carve completion bash > /etc/bash_completion.d/carve\n  source <(carve completion zsh)");
+  completion->footer(
+      "Examples:\n  carve completion bash > /etc/bash_completion.d/carve\n  source <(carve completion zsh)");
 }
 
 void collect(const CLI::App* app, const std::string& path, std::vector<CompletionNode>* nodes) {
   CompletionNode node{path, {}};
   for (const auto* sub : app->get_subcommands(nullptr)) {
-    if (path.empty() && (sub->get_name() == "agent" || sub->get_name() == "arbiter" || sub->get_name() == "nvml-worker"))
+    if (path.empty() &&
+        (sub->get_name() == "agent" || sub->get_name() == "arbiter" || sub->get_name() == "nvml-worker"))
       continue;
     node.words.push_back(sub->get_name());
     collect(sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), nodes);
@@ -182,11 +217,13 @@ Result<void> apply_config(const CLI::App* used, HostOptions* host) {
 
 Result<void> check_folders(const HostOptions& host) {
   const std::pair<const char*, const std::string*> folders[] = {
-      {"--runtime-dir", &host.runtime_dir}, {"--state-dir", &host.state_dir},     {"--lib-dir", &host.lib_dir},
-      {"--lib-source", &host.lib_source},   {"--driver-root", &host.driver_root}, {"--cdi-dir", &host.cdi_dir},
+      {"--runtime-dir", &host.runtime_dir}, {"--state-dir", &host.state_dir},
+      {"--lib-dir", &host.lib_dir},         {"--lib-source", &host.lib_source},
+      {"--driver-root", &host.driver_root}, {"--cdi-dir", &host.cdi_dir},
       {"--cgroup-root", &host.cgroup_root}};
   for (const auto& [flag, value] : folders) {
-    const bool may_be_empty = value != &host.runtime_dir && value != &host.state_dir && value != &host.cdi_dir;
+    const bool may_be_empty =
+        value != &host.runtime_dir && value != &host.state_dir && value != &host.cdi_dir;
     if (value->empty() && may_be_empty) continue;
     if (value->empty() || value->front() != '/') {
       return fail(Code::kInvalidArgument, std::string(flag) + ": \"" + *value + "\" is no absolute path");
@@ -242,7 +279,8 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
     const std::string word = argv[i];
     if (word.empty() || word.front() == '-') return {};
     const auto subs = level->get_subcommands(nullptr);
-    const auto found = std::find_if(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->check_name(word); });
+    const auto found =
+        std::find_if(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->check_name(word); });
     if (found == subs.end()) {
       std::string legal;
       for (const auto* sub : subs) legal += (legal.empty() ? "" : ", ") + sub->get_name();
@@ -263,8 +301,9 @@ int usage_error(const std::string& text) {
 int carve_main(int argc, char** argv) {
   CLI::App app("Carve cuts GPUs into fractions and makes the fractions real.", "carve");
   app.require_subcommand(1);
-  app.footer("Start here:\n  carve up --simulate h200x2                       (or on a real card: carve up)\n"
-             "  carve run --memory 4Gi --cores 30 -- python train.py\n  carve top");
+  app.footer(
+      "Start here:\n  carve up --simulate h200x2                       (or on a real card: carve up)\n"
+      "  carve run --memory 4Gi --cores 30 -- python train.py\n  carve top");
   Everything all;
   server_commands(app, all);
   client_commands(app, all);
@@ -288,7 +327,8 @@ int carve_main(int argc, char** argv) {
   if (used->get_name() == "slice") used = used->get_subcommands().front();
   const std::string name = used->get_name();
   if (name == "run" && all.run.command.empty()) {
-    return usage_error("run: no command; it comes after --: carve run --memory 4Gi --cores 30 -- python train.py");
+    return usage_error(
+        "run: no command; it comes after --: carve run --memory 4Gi --cores 30 -- python train.py");
   }
   if (name != "run" && ours != argc) return usage_error(name + ": takes no command after --");
   return dispatch(name, used, app, all);

@@ -16,23 +16,23 @@ namespace carve::cmd {
 /// Exit codes: `carve run` ends with its command's code; these are carve's own.
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;         // a flag, a value, the configuration file
-inline constexpr int kExitRunFailed = 125;   // carve run: no slice, or no way into it
+inline constexpr int kExitUsage = 2;        // a flag, a value, the configuration file
+inline constexpr int kExitRunFailed = 125;  // carve run: no slice, or no way into it
 inline constexpr int kExitCannotExecute = 126;
 inline constexpr int kExitNotFound = 127;
 
 /// Folders of this host. Empty: the default, or found out.
 struct HostOptions {
-  std::string config;                           // file; empty: /etc/carve/carve.conf when it exists
-  std::string runtime_dir = "/run/carve";       // sockets, pages, slices
-  std::string state_dir = "/var/lib/carve";     // journal
-  std::string lib_dir;                          // <state_dir>/lib
-  std::string lib_source;                       // folder of libcarve-*.so; beside the executable
-  std::string driver_root;                      // where the driver's libraries are; the loader's search
+  std::string config;                        // file; empty: /etc/carve/carve.conf when it exists
+  std::string runtime_dir = "/run/carve";    // sockets, pages, slices
+  std::string state_dir = "/var/lib/carve";  // journal
+  std::string lib_dir;                       // <state_dir>/lib
+  std::string lib_source;                    // folder of libcarve-*.so; beside the executable
+  std::string driver_root;                   // where the driver's libraries are; the loader's search
   std::string cdi_dir = "/var/run/cdi";
-  std::string cgroup_root;                      // <cgroup2 mount>/carve
-  std::vector<std::string> driver_mounts;       // what the driver needs in containers besides
-  std::vector<AccessRule> access;               // who may ask; without any: group carve
+  std::string cgroup_root;                 // <cgroup2 mount>/carve
+  std::vector<std::string> driver_mounts;  // what the driver needs in containers besides
+  std::vector<AccessRule> access;          // who may ask; without any: group carve
   BreachAction on_memory = BreachAction::kKill;
   BreachAction on_compute = BreachAction::kThrottle;
 
@@ -43,7 +43,7 @@ struct HostOptions {
 
 struct UpOptions {
   HostOptions host;
-  std::string simulate;   // profile; empty: the real driver
+  std::string simulate;  // profile; empty: the real driver
   bool check_config = false;
 };
 
@@ -99,7 +99,8 @@ int version(const ViewOptions& options);
                                        HostOptions* options);
 
 /// "500ms", "60s", "5m", "2h". kInvalidArgument names the field and the legal units.
-[[nodiscard]] Result<std::chrono::milliseconds> parse_duration(const std::string& field, const std::string& text);
+[[nodiscard]] Result<std::chrono::milliseconds> parse_duration(const std::string& field,
+                                                               const std::string& text);
 
 /// The request that the words stand for, ready to be sent.
 [[nodiscard]] Result<AllocateRequest> request_of(const AskOptions& ask);
@@ -107,8 +108,9 @@ int version(const ViewOptions& options);
 /// Prints "carve: <what>" to stderr and gives the exit code that fits.
 int report(const Error& error, int otherwise = kExitFailed);
 
-inline constexpr char kVersion[] = CARVE_VERSION;
-inline constexpr char kCommit[] = CARVE_COMMIT;
+/// "0.1.0", and the commit it was built from ("unknown" outside a repository).
+extern const char* const kVersion;
+extern const char* const kCommit;
 
 /// This executable's path, and the folder it lies in.
 [[nodiscard]] std::string own_path();

@@ -15,8 +15,12 @@ constexpr std::chrono::seconds kProvenAfter{10};  // lived so long: the next dea
 constexpr off_t kLogLimit = 4 << 20;
 }  // namespace
 
-Service::Service(std::string name, std::string program, std::vector<std::string> args, std::string runtime_dir)
-    : name_(std::move(name)), program_(std::move(program)), args_(std::move(args)), runtime_dir_(std::move(runtime_dir)) {}
+Service::Service(std::string name, std::string program, std::vector<std::string> args,
+                 std::string runtime_dir)
+    : name_(std::move(name)),
+      program_(std::move(program)),
+      args_(std::move(args)),
+      runtime_dir_(std::move(runtime_dir)) {}
 
 std::string Service::words() const {
   std::string words = program_;
@@ -29,9 +33,10 @@ Result<bool> Service::adopt() {
   if (!holder) return false;
   const auto started_with = read_text(file(".args"));
   if (started_with && *started_with != words()) {
-    return fail(Code::kFailedPrecondition, name_ + " (process " + std::to_string(*holder) +
-                                               ") still runs with other options: `carve down` first, or start with "
-                                               "the same options");
+    return fail(Code::kFailedPrecondition,
+                name_ + " (process " + std::to_string(*holder) +
+                    ") still runs with other options: `carve down` first, or start with "
+                    "the same options");
   }
   CARVE_TRY(child_, open_process(*holder));
   started_ = SystemClock().now();
@@ -49,11 +54,9 @@ Result<void> Service::start() {
   log_start_ = static_cast<std::size_t>(info.st_size);
   CARVE_TRY(auto lock, LockFile::take(file(".lock")));
   CARVE_TRY_VOID(replace_file(file(".args"), words(), 0600));
-  CARVE_TRY(child_, spawn({.program = program_,
-                           .args = args_,
-                           .keep = {lock.fd()},
-                           .log_file = log,
-                           .own_session = true}));
+  CARVE_TRY(
+      child_,
+      spawn({.program = program_, .args = args_, .keep = {lock.fd()}, .log_file = log, .own_session = true}));
   started_ = SystemClock().now();
   return lock.write_pid(child_.pid);
 }

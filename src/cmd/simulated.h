@@ -7,7 +7,8 @@
 
 namespace carve::cmd {
 
-/// What `--simulate` comes to: a daemon to start, and a driver folder to look into. Nothing else in src/ knows.
+/// What `--simulate` comes to: a daemon to start, and a driver folder to look into. Nothing else in src/
+/// knows.
 struct SimulatedDriver {
   std::string program;      // carve-simd
   std::string socket;       // where it listens

@@ -37,7 +37,8 @@ int slice_list(const SliceOptions& options) {
   api::Client agent(options.host.agent_socket());
   const auto view = agent.view({});
   if (!view) return report(view.error());
-  std::printf("%s%s", options.output == "json" ? api::to_json(*view).c_str() : cli::render_slices(*view).c_str(),
+  std::printf("%s%s",
+              options.output == "json" ? api::to_json(*view).c_str() : cli::render_slices(*view).c_str(),
               options.output == "json" ? "\n" : "");
   return kExitOk;
 }

@@ -37,14 +37,17 @@ std::vector<std::string> host_flags(const HostOptions& host) {
   return flags;
 }
 
-std::vector<Service> services_of(const UpOptions& options, const HostOptions& host, const SimulatedDriver& simulated) {
+std::vector<Service> services_of(const UpOptions& options, const HostOptions& host,
+                                 const SimulatedDriver& simulated) {
   std::vector<Service> services;
   if (!options.simulate.empty()) {
-    services.emplace_back("driver", simulated.program,
-                          std::vector<std::string>{"--profile", options.simulate, "--socket", simulated.socket},
-                          host.runtime_dir);
+    services.emplace_back(
+        "driver", simulated.program,
+        std::vector<std::string>{"--profile", options.simulate, "--socket", simulated.socket},
+        host.runtime_dir);
   }
-  services.emplace_back("arbiter", own_path(), std::vector<std::string>{"arbiter", "--runtime-dir", host.runtime_dir},
+  services.emplace_back("arbiter", own_path(),
+                        std::vector<std::string>{"arbiter", "--runtime-dir", host.runtime_dir},
                         host.runtime_dir);
   std::vector<std::string> agent = {"agent", "--standalone"};
   const auto flags = host_flags(host);
@@ -97,7 +100,8 @@ std::vector<std::string> living_slices(const HostOptions& host) {
     return ids;
   }
   const auto folder = cgroup_folder(host);
-  const auto names = folder ? list_folder(*folder) : Result<std::vector<std::string>>(fail(Code::kNotFound, ""));
+  const auto names =
+      folder ? list_folder(*folder) : Result<std::vector<std::string>>(fail(Code::kNotFound, ""));
   for (const auto& name : names ? *names : std::vector<std::string>()) {
     const auto events = read_text(*folder + "/" + name + "/cgroup.events");
     if (events && events->find("populated 1") != std::string::npos) ids.push_back(name);
@@ -117,9 +121,9 @@ void clean(const HostOptions& host, std::vector<Service>& services) {
   ::unlink((arbiter + "/control").c_str());
   ::rmdir(arbiter.c_str());
   if (const auto folder = cgroup_folder(host)) ::rmdir(folder->c_str());
-  const std::string driver = abi::kDriverFolder;
-  ::rmdir(driver.c_str());
-  ::rmdir(driver.substr(0, driver.rfind('/')).c_str());
+  // abi::kDriverFolder stays, empty: it belongs to every instance on this host, and removing a folder takes
+  // away, in all mount namespaces, what other instances' slices have mounted there (seen: a slice that lost
+  // libnvidia-ml.so.1 while another instance went down).
 }
 
 void stop_all(std::vector<Service>& services) {
@@ -179,13 +183,16 @@ int end_of_up(const HostOptions& host, std::vector<Service>& services) {
     std::printf("carve: stopped\n");
     return kExitOk;
   }
-  std::printf("carve: %zu slice(s) still run (%s, …): arbiter and agent go on for them. `carve up` takes over again, "
-              "`carve down --force` ends them.\n", living.size(), living.front().c_str());
+  std::printf(
+      "carve: %zu slice(s) still run (%s, …): arbiter and agent go on for them. `carve up` takes over again, "
+      "`carve down --force` ends them.\n",
+      living.size(), living.front().c_str());
   return kExitOk;
 }
 
 tl::unexpected<Error> needs_root(const char* what) {
-  return fail(Code::kPermissionDenied, std::string(what) + " needs root: it makes cgroups, mount points and sockets");
+  return fail(Code::kPermissionDenied,
+              std::string(what) + " needs root: it makes cgroups, mount points and sockets");
 }
 
 }  // namespace
@@ -200,7 +207,8 @@ int run_up(const UpOptions& options) {
   if (auto made = make_folders(host.runtime_dir, 0755); !made) return report(made.error());
   auto lock = LockFile::take(host.runtime_dir + "/up.lock");
   if (!lock && lock.error().code == Code::kAlreadyExists) {
-    return report({Code::kAlreadyExists, "`carve up` already runs: " + lock.error().what + "; `carve down` stops it"});
+    return report(
+        {Code::kAlreadyExists, "`carve up` already runs: " + lock.error().what + "; `carve down` stops it"});
   }
   if (!lock) return report(lock.error());
   SimulatedDriver simulated;
@@ -229,7 +237,9 @@ int run_up(const UpOptions& options) {
   }
   std::printf("ready: %s; agent at %s, logs in %s/log%s\n", cli::describe_cards(*view).c_str(),
               host.agent_socket().c_str(), host.runtime_dir.c_str(),
-              view->library_error.empty() && view->cgroup_error.empty() ? "" : "; something is wrong: see `carve doctor`");
+              view->library_error.empty() && view->cgroup_error.empty()
+                  ? ""
+                  : "; something is wrong: see `carve doctor`");
   std::fflush(stdout);
   supervise(services, signals.get());
   return end_of_up(host, services);
@@ -240,9 +250,11 @@ int run_down(const DownOptions& options) {
   const HostOptions& host = options.host;
   auto living = living_slices(host);
   if (!living.empty() && !options.force) {
-    return report({Code::kFailedPrecondition,
-                   fmt::format("{} slice(s) still live ({}, …): end them first (`carve slice list`), or --force kills "
-                               "them", living.size(), living.front())});
+    return report(
+        {Code::kFailedPrecondition,
+         fmt::format("{} slice(s) still live ({}, …): end them first (`carve slice list`), or --force kills "
+                     "them",
+                     living.size(), living.front())});
   }
   api::Client agent(host.agent_socket());
   for (const auto& id : living) {
@@ -257,7 +269,8 @@ int run_down(const DownOptions& options) {
       send_signal(*process, SIGTERM);
       send_signal(*process, SIGCONT);
       if (!wait_gone(*process, std::chrono::seconds(30))) {
-        return report({Code::kDeadlineExceeded, fmt::format("`carve up` (process {}) did not stop within 30 s", *supervisor)});
+        return report({Code::kDeadlineExceeded,
+                       fmt::format("`carve up` (process {}) did not stop within 30 s", *supervisor)});
       }
     }
   }

@@ -1,9 +1,9 @@
 #include "app/cli/views.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
-#include <linux/magic.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -74,7 +74,8 @@ cli::HostFacts look_at_host(const HostOptions& options, const std::optional<Agen
   if (view || ::access(facts.state_folder.c_str(), F_OK) == 0) {
     folder_writable(facts.state_folder, &facts.state_error);
     struct statvfs disk = {};
-    if (::statvfs(facts.state_folder.c_str(), &disk) == 0) facts.state_free = Bytes(disk.f_bavail * disk.f_frsize);
+    if (::statvfs(facts.state_folder.c_str(), &disk) == 0)
+      facts.state_free = Bytes(disk.f_bavail * disk.f_frsize);
   }
   if (const auto mount = Cgroup2::find_mount(); !mount) facts.cgroup_error = mount.error().what;
   if (view && facts.cgroup_error.empty()) facts.cgroup_error = view->cgroup_error;
@@ -148,9 +149,11 @@ int doctor(const ViewOptions& options) {
 }
 
 int version(const ViewOptions& options) {
-  std::printf("carve %s\ncommit %s\npage ABI %u (reads from %u)\n", kVersion, kCommit, abi::kPageAbi, abi::kPageAbiMin);
+  std::printf("carve %s\ncommit %s\npage ABI %u (reads from %u)\n", kVersion, kCommit, abi::kPageAbi,
+              abi::kPageAbiMin);
   if (const auto view = api::Client(options.host.agent_socket()).view({})) {
-    std::printf("agent %s, page ABI %u, driver %s\n", view->version.c_str(), view->page_abi, view->driver_version.c_str());
+    std::printf("agent %s, page ABI %u, driver %s\n", view->version.c_str(), view->page_abi,
+                view->driver_version.c_str());
   }
   return kExitOk;
 }

@@ -6,8 +6,6 @@
 
 namespace carve::cmd {
 
-int run_worker(const std::string& driver_root) {
-  return nvml::run_worker(nvml::kWorkerSocket, driver_root);
-}
+int run_worker(const std::string& driver_root) { return nvml::run_worker(nvml::kWorkerSocket, driver_root); }
 
 }  // namespace carve::cmd

@@ -47,9 +47,9 @@ struct Grant {
   std::string slice;
   bool whole = false;
   std::vector<GrantedCard> cards;
-  std::string slice_folder;     // host path of the folder with the socket; empty when whole
-  std::string library_folder;   // host path of libcarve's two objects
-  std::string runtime_folder;   // to be hidden inside
+  std::string slice_folder;    // host path of the folder with the socket; empty when whole
+  std::string library_folder;  // host path of libcarve's two objects
+  std::string runtime_folder;  // to be hidden inside
   std::string driver_version;
   DriverFiles driver;
   std::vector<int> hidden_minors;  // device nodes of the other cards
@@ -122,7 +122,7 @@ struct AgentView {
   std::string arbiter_reason;
   std::string journal_error;  // empty: the last write succeeded
   std::string library_folder;
-  std::string cgroup_error;   // empty: slices can have a cgroup
+  std::string cgroup_error;  // empty: slices can have a cgroup
   std::string library_error;
   std::uint32_t waiting = 0;  // requests that wait for a place
   std::vector<CardView> cards;

@@ -14,8 +14,8 @@ namespace carve {
 enum class GpuState : std::uint8_t {
   kStarting,  // not asked yet
   kOk,
-  kAbsent,    // no library, no driver or no card: `reason` says which
-  kHanging,   // a call ran into its deadline; the worker was killed and is started again
+  kAbsent,   // no library, no driver or no card: `reason` says which
+  kHanging,  // a call ran into its deadline; the worker was killed and is started again
 };
 
 /// The driver's own files: what goes into the private folder of a slice.
@@ -36,8 +36,8 @@ struct GpuInventory {
 
 /// One process on one card, as the driver's library tells.
 struct GpuProcess {
-  std::int32_t pid = 0;       // host PID
-  Bytes memory;               // Bytes::max(): not available
+  std::int32_t pid = 0;          // host PID
+  Bytes memory;                  // Bytes::max(): not available
   std::uint32_t sm_percent = 0;  // of the last second; 0 when there is no sample
 };
 
@@ -67,10 +67,14 @@ class Gpu {
 
 [[nodiscard]] constexpr const char* to_string(GpuState state) {
   switch (state) {
-    case GpuState::kStarting: return "starting";
-    case GpuState::kOk: return "ok";
-    case GpuState::kAbsent: return "absent";
-    case GpuState::kHanging: return "hanging";
+    case GpuState::kStarting:
+      return "starting";
+    case GpuState::kOk:
+      return "ok";
+    case GpuState::kAbsent:
+      return "absent";
+    case GpuState::kHanging:
+      return "hanging";
   }
   return "?";
 }

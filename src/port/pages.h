@@ -11,8 +11,8 @@ namespace carve {
 
 /// What the arbiter is to hold for one slice folder: all cards of one (owner, part), in card order.
 struct PageOrder {
-  std::string id;                // the folder's name
-  std::vector<Slice> slices;     // one per card
+  std::string id;                    // the folder's name
+  std::vector<Slice> slices;         // one per card
   std::vector<Bytes> context_bytes;  // charged in advance per context, one per card
 };
 
@@ -24,8 +24,8 @@ struct PageProcess {
 /// One card of a slice as the pages tell: what its processes announced, what they measured.
 struct PageCard {
   CardId card;
-  Bytes announced;              // explicit allocations and contexts
-  std::uint64_t busy_ns = 0;    // GPU time, ever growing
+  Bytes announced;            // explicit allocations and contexts
+  std::uint64_t busy_ns = 0;  // GPU time, ever growing
   std::uint32_t contexts = 0;
 };
 

@@ -11,8 +11,8 @@ class Processes {
   virtual ~Processes() = default;
   /// Its name, "?" when it is gone.
   [[nodiscard]] virtual std::string command(std::int32_t pid) const = 0;
-  /// The one slice whose folder its mount namespace shows; empty when it sees the host's folders, none or many.
-  /// This is how a container's process is told that does not say hello.
+  /// The one slice whose folder its mount namespace shows; empty when it sees the host's folders, none or
+  /// many. This is how a container's process is told that does not say hello.
   [[nodiscard]] virtual std::string slice_seen_by(std::int32_t pid) const = 0;
   virtual void kill(std::int32_t pid) = 0;
 };

@@ -11,10 +11,10 @@ namespace carve {
 /// What a container runtime needs to put a slice into a container.
 struct SliceDevice {
   std::string id;
-  bool whole = false;               // no library then
-  std::vector<int> minors;          // of its cards
-  std::string slice_folder;         // on the host; mounted under its name; empty when whole
-  std::string library_folder;       // libcarve-cuda.so, libcarve-nvml.so
+  bool whole = false;          // no library then
+  std::vector<int> minors;     // of its cards
+  std::string slice_folder;    // on the host; mounted under its name; empty when whole
+  std::string library_folder;  // libcarve-cuda.so, libcarve-nvml.so
   std::string driver_version;
   DriverFiles driver;
   std::vector<std::string> driver_mounts;  // what the driver needs besides: sockets of its daemons

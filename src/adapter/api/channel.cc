@@ -21,7 +21,8 @@ Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
-    return fail(Code::kInvalidArgument, path + ": longer than " + std::to_string(sizeof(address.sun_path) - 1) +
+    return fail(Code::kInvalidArgument, path + ": longer than " +
+                                            std::to_string(sizeof(address.sun_path) - 1) +
                                             " bytes, too long for a socket");
   }
   std::copy(path.begin(), path.end(), address.sun_path);
@@ -64,7 +65,8 @@ Result<std::string> receive_frame(int fd, std::size_t max_bytes, std::chrono::mi
   std::array<unsigned char, 4> head = {};
   CARVE_TRY_VOID(receive_all(fd, reinterpret_cast<char*>(head.data()), head.size(), idle));
   const std::size_t length = head[0] | static_cast<std::size_t>(head[1]) << 8U |
-                             static_cast<std::size_t>(head[2]) << 16U | static_cast<std::size_t>(head[3]) << 24U;
+                             static_cast<std::size_t>(head[2]) << 16U |
+                             static_cast<std::size_t>(head[3]) << 24U;
   if (length > max_bytes) {
     return fail(Code::kOutOfRange, "message of " + std::to_string(length) + " bytes, at most " +
                                        std::to_string(max_bytes) + " are read");

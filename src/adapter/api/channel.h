@@ -13,7 +13,8 @@ namespace carve::api {
 
 /// kOutOfRange: longer than `max_bytes` (nothing was read of it); kUnavailable: the other side closed;
 /// kDeadlineExceeded: a started frame did not become whole in time, or none started within `idle`.
-[[nodiscard]] Result<std::string> receive_frame(int fd, std::size_t max_bytes, std::chrono::milliseconds idle);
+[[nodiscard]] Result<std::string> receive_frame(int fd, std::size_t max_bytes,
+                                                std::chrono::milliseconds idle);
 [[nodiscard]] Result<void> send_frame(int fd, std::string_view bytes);
 
 /// A listening socket at `path`, 0666: who may ask for what is decided by peer credentials, with words. A

@@ -12,7 +12,9 @@ constexpr std::chrono::milliseconds kAnswer{10'000};  // longer than any deadlin
 
 Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseconds timeout) const {
   auto fd = connect_to(path_);
-  if (!fd) return fail(fd.error().code, "the agent does not answer: " + fd.error().what + "; start it with `carve up`");
+  if (!fd)
+    return fail(fd.error().code,
+                "the agent does not answer: " + fd.error().what + "; start it with `carve up`");
   if (auto sent = send_frame(fd->get(), bytes); !sent) return fail_in("ask the agent", sent.error());
   auto reply = receive_frame(fd->get(), kMaxReplyBytes, timeout);
   if (!reply && reply.error().code == Code::kDeadlineExceeded) {

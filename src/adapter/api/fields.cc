@@ -52,7 +52,8 @@ std::uint64_t Fields::number(std::string_view key, std::uint64_t low, std::uint6
     return low;
   }
   if (number < low || number > high) {
-    wrong(key, std::to_string(number) + " is not between " + std::to_string(low) + " and " + std::to_string(high));
+    wrong(key,
+          std::to_string(number) + " is not between " + std::to_string(low) + " and " + std::to_string(high));
     return low;
   }
   return number;

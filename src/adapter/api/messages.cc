@@ -61,7 +61,8 @@ Result<AllocateRequest> allocate_from(const json::value& value) {
   r.compute = CoreShare(static_cast<std::uint32_t>(f.number("compute", 0, 100)));
   r.whole = f.flag("whole");
   r.constraints.model = f.text("model", 256);
-  for (auto& card : f.texts("cards", kMaxCardsPerRequest * 4)) r.constraints.cards.emplace_back(std::move(card));
+  for (auto& card : f.texts("cards", kMaxCardsPerRequest * 4))
+    r.constraints.cards.emplace_back(std::move(card));
   r.constraints.exclusive = f.flag("exclusive");
   const auto share = share_class_from(f.text("share", 32));
   if (!share) f.wrong("share", "not one of " + std::string(kShareClassWords));
@@ -81,8 +82,8 @@ Result<AllocateRequest> allocate_from(const json::value& value) {
 }
 
 std::string reply_error(const Error& error) {
-  return json::serialize(json::object{
-      {"ok", false}, {"code", std::string(to_string(error.code))}, {"what", error.what}});
+  return json::serialize(
+      json::object{{"ok", false}, {"code", std::string(to_string(error.code))}, {"what", error.what}});
 }
 
 Code code_from(std::string_view word) {

@@ -59,15 +59,14 @@ void Server::accept_one(const std::stop_token& stop) {
     if (!full) ++mine;
   }
   if (full) {
-    static_cast<void>(send_frame(fd.get(), encode_reply(Result<void>(fail(
-                                               Code::kResourceExhausted,
-                                               "too many connections to the agent at once; try again")))));
+    static_cast<void>(send_frame(
+        fd.get(), encode_reply(Result<void>(fail(Code::kResourceExhausted,
+                                                 "too many connections to the agent at once; try again")))));
     return;
   }
   auto& connection = connections_.emplace_back();
   connection.fd = std::move(fd);
-  connection.thread =
-      std::thread([this, &connection, who = *caller, stop] { serve(connection, who, stop); });
+  connection.thread = std::thread([this, &connection, who = *caller, stop] { serve(connection, who, stop); });
 }
 
 void Server::serve(Connection& connection, const Caller& caller, const std::stop_token& stop) {
@@ -78,8 +77,8 @@ void Server::serve(Connection& connection, const Caller& caller, const std::stop
     if (!bytes) {
       // Whoever sends too much is told so, then it is over: where the next frame starts is not known.
       if (bytes.error().code == Code::kOutOfRange) {
-        static_cast<void>(send_frame(fd, encode_reply(Result<void>(
-                                             fail(Code::kInvalidArgument, bytes.error().what)))));
+        static_cast<void>(
+            send_frame(fd, encode_reply(Result<void>(fail(Code::kInvalidArgument, bytes.error().what)))));
       }
       break;
     }
@@ -93,7 +92,8 @@ void Server::serve(Connection& connection, const Caller& caller, const std::stop
   connection.done = true;
 }
 
-std::string Server::answer(std::string_view bytes, const Caller& caller, int fd, const std::stop_token& stop) {
+std::string Server::answer(std::string_view bytes, const Caller& caller, int fd,
+                           const std::stop_token& stop) {
   auto request = decode_request(bytes);
   if (!request) return encode_reply(Result<void>(tl::unexpected(request.error())));
   switch (request->op) {
@@ -106,9 +106,12 @@ std::string Server::answer(std::string_view bytes, const Caller& caller, int fd,
       }
       return encode_reply(grant);
     }
-    case Op::kJoin: return encode_reply(api_.join(caller, request->slice));
-    case Op::kRelease: return encode_reply(api_.release(caller, request->slice, request->kill));
-    case Op::kView: return encode_reply(api_.view(caller));
+    case Op::kJoin:
+      return encode_reply(api_.join(caller, request->slice));
+    case Op::kRelease:
+      return encode_reply(api_.release(caller, request->slice, request->kill));
+    case Op::kView:
+      return encode_reply(api_.view(caller));
   }
   return encode_reply(Result<void>(fail(Code::kInternal, "unknown operation")));
 }

@@ -16,8 +16,8 @@
 
 namespace carve::api {
 
-/// Serves an AgentApi on a unix socket: one thread per connection, few per user, all input checked. It decides
-/// nothing: who may do what is the application's business; here the kernel is asked who it is.
+/// Serves an AgentApi on a unix socket: one thread per connection, few per user, all input checked. It
+/// decides nothing: who may do what is the application's business; here the kernel is asked who it is.
 class Server {
  public:
   static constexpr int kMaxConnections = 256;

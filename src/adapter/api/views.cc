@@ -34,8 +34,12 @@ json::value value_of(const SliceView& s) {
                                  {"compute", c.compute.hundredths()},
                                  {"delivered_percent", c.delivered_percent}});
   }
-  return json::object{{"id", s.id},       {"kind", s.kind},   {"name", s.name},
-                      {"state", s.state}, {"uid", s.uid},     {"whole", s.whole},
+  return json::object{{"id", s.id},
+                      {"kind", s.kind},
+                      {"name", s.name},
+                      {"state", s.state},
+                      {"uid", s.uid},
+                      {"whole", s.whole},
                       {"share", std::string(to_string(s.share))},
                       {"priority", std::string(to_string(s.priority))},
                       {"cards", std::move(cards)},

@@ -17,8 +17,10 @@ namespace json = boost::json;
 
 constexpr char kPrefix[] = "carve-slice-";
 // Where loaders of the usual images look; a mount makes the file where the image has none.
-constexpr std::array<const char*, 3> kLibraryFolders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"};
-constexpr std::array<const char*, 3> kCommonNodes = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"};
+constexpr std::array<const char*, 3> kLibraryFolders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64",
+                                                        "/usr/lib"};
+constexpr std::array<const char*, 3> kCommonNodes = {"/dev/nvidiactl", "/dev/nvidia-uvm",
+                                                     "/dev/nvidia-uvm-tools"};
 
 json::value mount(const std::string& host, const std::string& inside) {
   return json::object{{"hostPath", host},
@@ -41,7 +43,8 @@ json::array mounts_of(const SliceDevice& device) {
   const std::string& version = device.driver_version;
   const bool whole = device.whole;
   if (!device.driver.cuda.empty()) {
-    add_library(mounts, whole ? device.driver.cuda : device.library_folder + "/libcarve-cuda.so", "libcuda.so", version);
+    add_library(mounts, whole ? device.driver.cuda : device.library_folder + "/libcarve-cuda.so",
+                "libcuda.so", version);
   }
   add_library(mounts, whole ? device.driver.nvml : device.library_folder + "/libcarve-nvml.so",
               "libnvidia-ml.so", version);

@@ -40,8 +40,9 @@ TEST(CdiFiles, AppearsWholeAndGoesAway) {
   for (const auto& mount : edits["mounts"]) {
     EXPECT_TRUE(inside.insert(mount["containerPath"]).second) << mount;  // a second one replaces the first
   }
-  for (const char* path : {"/usr/lib/x86_64-linux-gnu/libcuda.so.580.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so",
-                           "/usr/lib/carve/driver/libcuda.so.1", "/run/carve/slices/dev-1"}) {
+  for (const char* path :
+       {"/usr/lib/x86_64-linux-gnu/libcuda.so.580.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so",
+        "/usr/lib/carve/driver/libcuda.so.1", "/run/carve/slices/dev-1"}) {
     EXPECT_TRUE(inside.count(path)) << path;
   }
   EXPECT_FALSE(inside.count("/nonexistent/socket"));

@@ -76,12 +76,14 @@ Result<std::unique_ptr<Cgroup2>> Cgroup2::open(const std::string& root) {
 }
 
 Cgroup2::Cgroup2(std::string root, std::string inside, Fd inotify, Fd bell)
-    : root_(std::move(root)), inside_(std::move(inside)), inotify_(std::move(inotify)), bell_(std::move(bell)) {}
+    : root_(std::move(root)),
+      inside_(std::move(inside)),
+      inotify_(std::move(inotify)),
+      bell_(std::move(bell)) {}
 
 void Cgroup2::watch(const std::string& id) {
   // Without a watch (limit reached) the wait's time-out finds the empty group a little later.
-  static_cast<void>(
-      ::inotify_add_watch(inotify_.get(), (folder(id) + "/cgroup.events").c_str(), IN_MODIFY));
+  static_cast<void>(::inotify_add_watch(inotify_.get(), (folder(id) + "/cgroup.events").c_str(), IN_MODIFY));
 }
 
 Result<void> Cgroup2::create(const std::string& id) {

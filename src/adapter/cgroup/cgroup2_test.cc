@@ -12,7 +12,8 @@ class Cgroup2Test : public testing::Test {
  protected:
   void SetUp() override {
     const auto mount = Cgroup2::find_mount();
-    if (!mount || ::access(mount->c_str(), W_OK) != 0) GTEST_SKIP() << "SKIPPED: no writable cgroup2 mount here";
+    if (!mount || ::access(mount->c_str(), W_OK) != 0)
+      GTEST_SKIP() << "SKIPPED: no writable cgroup2 mount here";
     root_ = *mount + "/carve-test-" + std::to_string(::getpid());
     auto opened = Cgroup2::open(root_);
     if (!opened) GTEST_SKIP() << "SKIPPED: " << opened.error().what;
@@ -38,7 +39,8 @@ TEST_F(Cgroup2Test, IsPopulatedExactlyWhileSomebodyLives) {
   groups_->wait_change(std::chrono::milliseconds(0));  // takes what the join left
   ASSERT_TRUE(groups_->kill("a"));
   ASSERT_TRUE(wait_gone(*child, std::chrono::seconds(5)));
-  for (int i = 0; i < 50 && *groups_->populated("a"); ++i) groups_->wait_change(std::chrono::milliseconds(100));
+  for (int i = 0; i < 50 && *groups_->populated("a"); ++i)
+    groups_->wait_change(std::chrono::milliseconds(100));
   EXPECT_FALSE(*groups_->populated("a"));
   ASSERT_TRUE(groups_->remove("a"));
   EXPECT_TRUE(groups_->remove("a"));

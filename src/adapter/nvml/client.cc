@@ -22,9 +22,9 @@ using nvml::WireProcess;
 using nvml::WireRequest;
 using nvml::WireUsage;
 
-constexpr std::size_t kMaxAnswer =
-    sizeof(WireHeader) + sizeof(WireMachine) + nvml::kMaxCards * sizeof(WireCard) +
-    nvml::kMaxProcesses * sizeof(WireProcess);
+constexpr std::size_t kMaxAnswer = sizeof(WireHeader) + sizeof(WireMachine) +
+                                   nvml::kMaxCards * sizeof(WireCard) +
+                                   nvml::kMaxProcesses * sizeof(WireProcess);
 
 template <std::size_t N>
 std::string text_of(const char (&text)[N]) {
@@ -44,7 +44,8 @@ LinkMatrix links_of(const std::vector<WireCard>& cards) {
   LinkMatrix links(ids);
   for (std::size_t a = 0; a < cards.size(); ++a) {
     for (std::size_t b = a + 1; b < cards.size(); ++b) {
-      const auto level = std::min<std::uint8_t>(cards[a].link_level[b], static_cast<std::uint8_t>(LinkLevel::kNvLink));
+      const auto level =
+          std::min<std::uint8_t>(cards[a].link_level[b], static_cast<std::uint8_t>(LinkLevel::kNvLink));
       links.set(ids[a], ids[b], Link{static_cast<LinkLevel>(level), cards[a].link_lanes[b]});
     }
   }

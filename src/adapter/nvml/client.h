@@ -15,7 +15,7 @@ namespace carve {
 
 /// How to start the worker, and how long to wait for it.
 struct NvmlWorkerOptions {
-  std::string program;             // this binary; run as `<program> nvml-worker --driver-root …`
+  std::string program;  // this binary; run as `<program> nvml-worker --driver-root …`
   std::vector<std::string> args;
   std::string log_file;
   // The first call initialises the cards, which takes seconds each without the persistence daemon.

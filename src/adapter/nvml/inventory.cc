@@ -74,12 +74,18 @@ int describe_card(const Api& api, Device device, WireCard* card, std::string* wh
 LinkLevel level_of(int ancestor) {
   switch (ancestor) {
     case 0:
-    case 10: return LinkLevel::kSwitch;
-    case 20: return LinkLevel::kMultiSwitch;
-    case 30: return LinkLevel::kHostBridge;
-    case 40: return LinkLevel::kNumaNode;
-    case 50: return LinkLevel::kSystem;
-    default: return LinkLevel::kUnknown;
+    case 10:
+      return LinkLevel::kSwitch;
+    case 20:
+      return LinkLevel::kMultiSwitch;
+    case 30:
+      return LinkLevel::kHostBridge;
+    case 40:
+      return LinkLevel::kNumaNode;
+    case 50:
+      return LinkLevel::kSystem;
+    default:
+      return LinkLevel::kUnknown;
   }
 }
 
@@ -100,7 +106,8 @@ void describe_links(const Api& api, const std::vector<Device>& devices, std::vec
       if (a == b) continue;
       int ancestor = -1;
       LinkLevel level = LinkLevel::kUnknown;
-      if (api.common_ancestor != nullptr && api.common_ancestor(devices[a], devices[b], &ancestor) == kSuccess) {
+      if (api.common_ancestor != nullptr &&
+          api.common_ancestor(devices[a], devices[b], &ancestor) == kSuccess) {
         level = level_of(ancestor);
       }
       int p2p = -1;
@@ -141,8 +148,8 @@ void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector
   if (api.process_utilization == nullptr) return;
   std::vector<ProcessSample> samples(kMaxProcesses);
   auto count = static_cast<unsigned>(samples.size());
-  const int status = api.process_utilization(handles->devices[card], samples.data(), &count,
-                                             handles->last_sample_us[card]);
+  const int status =
+      api.process_utilization(handles->devices[card], samples.data(), &count, handles->last_sample_us[card]);
   if (status != kSuccess) {
     // Not found: nothing ran since. Whoever ran before does not run any more.
     handles->last_sm[card].clear();
@@ -169,7 +176,8 @@ int take_inventory(const Library& library, Handles* handles, WireMachine* machin
                    std::vector<WireCard>* cards, std::string* what) {
   const Api& api = library.api;
   *machine = {};
-  if (api.driver_version != nullptr) api.driver_version(machine->driver_version, sizeof(machine->driver_version));
+  if (api.driver_version != nullptr)
+    api.driver_version(machine->driver_version, sizeof(machine->driver_version));
   int cuda = 0;
   if (api.cuda_version != nullptr && api.cuda_version(&cuda) == kSuccess) {
     copy_text(machine->cuda_version, std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10));

@@ -12,8 +12,8 @@ namespace carve::nvml {
 struct Handles {
   std::uint64_t generation = 0;
   std::vector<Device> devices;
-  std::vector<unsigned long long> last_sample_us;       // per card
-  std::vector<std::map<unsigned, unsigned>> last_sm;    // per card: pid → per cent
+  std::vector<unsigned long long> last_sample_us;     // per card
+  std::vector<std::map<unsigned, unsigned>> last_sm;  // per card: pid → per cent
 };
 
 /// Lists the cards. A lost card is left out, not fatal. Returns an NVML code; `what` says which call failed.

@@ -11,8 +11,8 @@
 namespace carve::nvml {
 namespace {
 
-constexpr std::array<const char*, 6> kFolders = {"",           "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
-                                                 "/lib/x86_64-linux-gnu", "/lib64"};
+constexpr std::array<const char*, 6> kFolders = {"",         "/usr/lib/x86_64-linux-gnu", "/usr/lib64",
+                                                 "/usr/lib", "/lib/x86_64-linux-gnu",     "/lib64"};
 
 std::string find_below(const std::string& root, const char* name) {
   for (const char* folder : kFolders) {

@@ -18,20 +18,20 @@ struct WireRequest {
   std::uint32_t magic = kWireMagic;
   Op op = Op::kInventory;
   std::uint32_t sequence = 0;
-  std::uint32_t card = 0;            // kUsage: index in the inventory
-  std::uint64_t generation = 0;      // kUsage: of that inventory
+  std::uint32_t card = 0;        // kUsage: index in the inventory
+  std::uint64_t generation = 0;  // kUsage: of that inventory
 };
 
 /// Before every answer; `count` records of `record_bytes` follow.
 struct WireHeader {
   std::uint32_t magic = kWireMagic;
   std::uint32_t sequence = 0;
-  std::int32_t status = 0;           // an NVML return code
-  std::uint32_t absent = 0;          // kInventory: no library or no driver
+  std::int32_t status = 0;   // an NVML return code
+  std::uint32_t absent = 0;  // kInventory: no library or no driver
   std::uint32_t count = 0;
   std::uint32_t record_bytes = 0;
   std::uint64_t generation = 0;
-  char text[256] = {};               // what failed, for people
+  char text[256] = {};  // what failed, for people
 };
 
 /// Links of one card to all others: LinkLevel and lanes.
@@ -39,7 +39,7 @@ struct WireCard {
   char uuid[96];
   char name[96];
   char bus_id[32];
-  std::uint64_t memory_bytes;        // usable: total without what the driver keeps
+  std::uint64_t memory_bytes;  // usable: total without what the driver keeps
   std::int32_t minor;
   std::int32_t numa_node;
   std::uint8_t link_level[kMaxCards];
@@ -60,14 +60,14 @@ struct WireUsage {
   std::uint32_t utilization_percent;
   std::uint32_t temperature_c;
   std::uint32_t power_mw;
-  std::uint32_t lost;                // the card answers GPU_IS_LOST
+  std::uint32_t lost;  // the card answers GPU_IS_LOST
   std::uint32_t processes;
 };
 
 struct WireProcess {
   std::int32_t pid;
   std::uint32_t sm_percent;
-  std::uint64_t used_bytes;          // all ones: not available
+  std::uint64_t used_bytes;  // all ones: not available
 };
 
 }  // namespace carve::nvml

@@ -77,7 +77,8 @@ class Worker {
 
   bool usage(const WireRequest& request) {
     if (!library_ || request.generation != handles_.generation || request.card >= handles_.devices.size()) {
-      return send_parts(failed(request, kInvalidArgument, "stale handle: take the inventory again"), nullptr, 0);
+      return send_parts(failed(request, kInvalidArgument, "stale handle: take the inventory again"), nullptr,
+                        0);
     }
     WireUsage usage;
     std::vector<WireProcess> processes;
@@ -91,7 +92,8 @@ class Worker {
     header.generation = handles_.generation;
     header.count = usage.processes;
     header.record_bytes = sizeof(WireProcess);
-    return send_parts(header, &usage, sizeof(usage), processes.data(), processes.size() * sizeof(WireProcess));
+    return send_parts(header, &usage, sizeof(usage), processes.data(),
+                      processes.size() * sizeof(WireProcess));
   }
 
   int fd_;

@@ -94,9 +94,10 @@ Result<Child> spawn(const SpawnOptions& options) {
   std::vector<char*> argv = {const_cast<char*>(options.program.c_str())};
   for (const auto& arg : options.args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
-  const ChildPlan plan = {options.program.c_str(), argv.data(), options.keep.data(),
-                          static_cast<int>(options.keep.size()), write_end.get(), log.get(), ::getpid(),
-                          options.own_session, options.die_with_parent};
+  const ChildPlan plan = {
+      options.program.c_str(), argv.data(), options.keep.data(), static_cast<int>(options.keep.size()),
+      write_end.get(),         log.get(),   ::getpid(),          options.own_session,
+      options.die_with_parent};
   const pid_t pid = ::fork();
   if (pid < 0) return tl::unexpected(errno_error(errno, "fork"));
   if (pid == 0) run_child(plan);
@@ -121,8 +122,8 @@ bool wait_gone(const Child& child, std::chrono::milliseconds timeout) {
   pollfd item = {child.pidfd.get(), POLLIN, 0};
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     const int n = ::poll(&item, 1, static_cast<int>(std::max<long long>(0, left.count())));
     if (n > 0) break;
     if (n == 0) return false;

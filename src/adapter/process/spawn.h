@@ -14,11 +14,11 @@
 namespace carve {
 
 struct SpawnOptions {
-  std::string program;              // a path
-  std::vector<std::string> args;    // without argv[0]
-  std::vector<int> keep;            // descriptors that the child gets as 3, 4, …; all others are closed
-  std::string log_file;             // stdout and stderr go there (appended); empty: inherited
-  bool own_session = false;         // so that the terminal's signals and its end do not reach it
+  std::string program;            // a path
+  std::vector<std::string> args;  // without argv[0]
+  std::vector<int> keep;          // descriptors that the child gets as 3, 4, …; all others are closed
+  std::string log_file;           // stdout and stderr go there (appended); empty: inherited
+  bool own_session = false;       // so that the terminal's signals and its end do not reach it
   bool die_with_parent = false;
 };
 

@@ -38,8 +38,10 @@ TEST(Spawn, TheChildGetsItsDescriptorsAndNoOthers) {
 }
 
 TEST(Spawn, StopKillsWhatDoesNotListen) {
-  const auto child =
-      spawn({.program = "/bin/sh", .args = {"-c", "trap '' TERM; while :; do sleep 1; done"}, .keep = {}, .log_file = {}});
+  const auto child = spawn({.program = "/bin/sh",
+                            .args = {"-c", "trap '' TERM; while :; do sleep 1; done"},
+                            .keep = {},
+                            .log_file = {}});
   ASSERT_TRUE(child);
   EXPECT_FALSE(is_gone(*child));
   stop_child(*child, std::chrono::milliseconds(50));

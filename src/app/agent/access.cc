@@ -18,22 +18,28 @@ tl::unexpected<Error> refuse(const Caller& caller, const AccessRule& rule, const
 Result<void> check_ceilings(const AccessRule& rule, const Caller& caller, const Request& request,
                             std::uint32_t living) {
   if (rule.max_cards && request.count > *rule.max_cards) {
-    return refuse(caller, rule, std::to_string(request.count) + " cards, at most " + std::to_string(*rule.max_cards));
+    return refuse(caller, rule,
+                  std::to_string(request.count) + " cards, at most " + std::to_string(*rule.max_cards));
   }
   if (rule.max_memory && (request.memory.is_percent() || request.memory.bytes() > *rule.max_memory)) {
-    const std::string asked = request.memory.is_percent() ? std::to_string(request.memory.percent()) + "% of a card"
-                                                          : to_human(request.memory.bytes());
-    return refuse(caller, rule, "memory " + asked + ", at most " + to_human(*rule.max_memory) + " (in bytes)");
+    const std::string asked = request.memory.is_percent()
+                                  ? std::to_string(request.memory.percent()) + "% of a card"
+                                  : to_human(request.memory.bytes());
+    return refuse(caller, rule,
+                  "memory " + asked + ", at most " + to_human(*rule.max_memory) + " (in bytes)");
   }
   if (rule.max_compute && request.compute.hundredths() > *rule.max_compute) {
-    return refuse(caller, rule, "compute " + std::to_string(request.compute.hundredths()) + ", at most " +
-                                    std::to_string(*rule.max_compute) + " (1/100 of a card)");
+    return refuse(caller, rule,
+                  "compute " + std::to_string(request.compute.hundredths()) + ", at most " +
+                      std::to_string(*rule.max_compute) + " (1/100 of a card)");
   }
   if (rule.max_slices && living >= *rule.max_slices) {
-    return refuse(caller, rule, "one more slice, " + std::to_string(living) + " live and at most " +
-                                    std::to_string(*rule.max_slices) + " may");
+    return refuse(caller, rule,
+                  "one more slice, " + std::to_string(living) + " live and at most " +
+                      std::to_string(*rule.max_slices) + " may");
   }
-  if (!rule.online && request.priority == PriorityClass::kOnline) return refuse(caller, rule, "priority online");
+  if (!rule.online && request.priority == PriorityClass::kOnline)
+    return refuse(caller, rule, "priority online");
   return {};
 }
 
@@ -44,9 +50,10 @@ Result<void> check_access(const std::vector<AccessRule>& rules, const Caller& ca
   if (caller.uid == 0) return {};
   for (const auto& rule : rules) {
     if (!matches(rule, caller)) continue;
-    if (!rule.allow) return fail(Code::kPermissionDenied, "user " + std::to_string(caller.uid) +
-                                                              " may not ask for slices (configuration: deny " +
-                                                              rule.text + ")");
+    if (!rule.allow)
+      return fail(Code::kPermissionDenied, "user " + std::to_string(caller.uid) +
+                                               " may not ask for slices (configuration: deny " + rule.text +
+                                               ")");
     return check_ceilings(rule, caller, request, living);
   }
   return fail(Code::kPermissionDenied,

@@ -31,6 +31,7 @@ struct AccessRule {
                                         const Request& request, std::uint32_t living);
 
 /// Root, or the slice's own user.
-[[nodiscard]] Result<void> check_owner(const Caller& caller, std::uint32_t slice_uid, const std::string& slice);
+[[nodiscard]] Result<void> check_owner(const Caller& caller, std::uint32_t slice_uid,
+                                       const std::string& slice);
 
 }  // namespace carve

@@ -21,7 +21,8 @@ TEST(Access, TheFirstRowThatMatchesDecides) {
   EXPECT_TRUE(check_access(rules, {1, 8, {8}}, request, 0));
   EXPECT_FALSE(check_access(rules, {1, 7, {7}}, request, 0));
   request.priority = PriorityClass::kOnline;
-  EXPECT_NE(check_access(rules, {1, 8, {8}}, request, 0).error().what.find("priority online"), std::string::npos);
+  EXPECT_NE(check_access(rules, {1, 8, {8}}, request, 0).error().what.find("priority online"),
+            std::string::npos);
   request.priority = PriorityClass::kStandard;
   request.compute = CoreShare(51);
   const auto refused = check_access(rules, {1, 8, {8}}, request, 0);

@@ -6,7 +6,7 @@ namespace carve {
 namespace {
 constexpr std::chrono::milliseconds kReapEvery{200};
 constexpr std::chrono::milliseconds kWatchEvery{250};
-constexpr std::chrono::milliseconds kWatchIdle{1000};
+constexpr int kIdleRounds = 4;
 constexpr std::chrono::milliseconds kWaitStep{200};
 }  // namespace
 
@@ -28,8 +28,7 @@ Result<Grant> Agent::allocate(const Caller& caller, const AllocateRequest& reque
     if (!full || !request.wait) break;
     const auto waited = world_.clock.now() - start;
     if (waited >= *request.wait) {
-      result = fail(Code::kDeadlineExceeded, "waited " +
-                                                 std::to_string(request.wait->count() / 1000) +
+      result = fail(Code::kDeadlineExceeded, "waited " + std::to_string(request.wait->count() / 1000) +
                                                  " s, it still does not fit: " + result.error().what);
       break;
     }
@@ -41,7 +40,8 @@ Result<Grant> Agent::allocate(const Caller& caller, const AllocateRequest& reque
     if (!counted) ++waiting_;
     counted = true;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*request.wait - waited);
-    freed_.wait_for(lock, std::min<std::chrono::milliseconds>(kWaitStep, left + std::chrono::milliseconds(1)));
+    freed_.wait_for(lock,
+                    std::min<std::chrono::milliseconds>(kWaitStep, left + std::chrono::milliseconds(1)));
   }
   if (counted) {
     const std::lock_guard lock(state_);
@@ -58,14 +58,17 @@ Result<void> Agent::join(const Caller& caller, const std::string& slice) {
     if (found == slices_.end()) return fail(Code::kNotFound, "no slice " + slice + " (it may have ended)");
     CARVE_TRY_VOID(check_owner(caller, found->second.uid, slice));
     if (found->second.keep) {
-      return fail(Code::kFailedPrecondition, "slice " + slice + " is a device for containers; nothing can join it");
+      return fail(Code::kFailedPrecondition,
+                  "slice " + slice + " is a device for containers; nothing can join it");
     }
   }
   if (caller.pid <= 0) {
-    return fail(Code::kFailedPrecondition, "the process that asks is in another PID namespace: run it on the host");
+    return fail(Code::kFailedPrecondition,
+                "the process that asks is in another PID namespace: run it on the host");
   }
   if (world_.cgroups == nullptr) return fail(Code::kUnavailable, world_.cgroup_error);
-  if (auto moved = world_.cgroups->join(slice, caller.pid); !moved) return fail_in("join " + slice, moved.error());
+  if (auto moved = world_.cgroups->join(slice, caller.pid); !moved)
+    return fail_in("join " + slice, moved.error());
   const std::lock_guard lock(state_);
   slices_.at(slice).joined = true;
   return {};
@@ -81,15 +84,17 @@ Result<void> Agent::release(const Caller& caller, const std::string& slice, bool
     CARVE_TRY_VOID(check_owner(caller, found->second.uid, slice));
     keep = found->second.keep;
     if (keep && !kill && !found->second.registered.empty()) {
-      return fail(Code::kFailedPrecondition,
-                  "slice " + slice + " is in use by process " +
-                      std::to_string(found->second.registered.front()) + " (--force deletes it nevertheless)");
+      return fail(Code::kFailedPrecondition, "slice " + slice + " is in use by process " +
+                                                 std::to_string(found->second.registered.front()) +
+                                                 " (--force deletes it nevertheless)");
     }
   }
   if (!keep && world_.cgroups != nullptr) {
     const auto populated = world_.cgroups->populated(slice);
     if (populated && *populated) {
-      if (!kill) return fail(Code::kFailedPrecondition, "slice " + slice + " still has processes (--force kills them)");
+      if (!kill)
+        return fail(Code::kFailedPrecondition,
+                    "slice " + slice + " still has processes (--force kills them)");
       CARVE_TRY_VOID(world_.cgroups->kill(slice));
       world_.cgroups->wake();
       return {};  // the reaper ends it when the last one is gone
@@ -159,12 +164,12 @@ void Agent::run_reaper(const std::stop_token& stop) {
 void Agent::run_watch(Clock& clock, const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     watch();
-    bool idle = false;
-    {
+    // Idle it looks seldom, but a new slice is looked at within one short round.
+    for (int i = 0; i < kIdleRounds && !stop.stop_requested(); ++i) {
+      clock.sleep_for(kWatchEvery, stop);
       const std::lock_guard lock(state_);
-      idle = slices_.empty();
+      if (!slices_.empty()) break;
     }
-    clock.sleep_for(idle ? kWatchIdle : kWatchEvery, stop);
   }
 }
 

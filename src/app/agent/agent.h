@@ -31,15 +31,16 @@ enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport };
 
 struct AgentConfig {
   std::string runtime_folder;
-  std::string slices_folder;    // where the arbiter makes <id>/s
+  std::string slices_folder;  // where the arbiter makes <id>/s
   std::string masking_socket;
   std::string library_folder;
-  std::string library_error;    // not empty: no fractions can be given, and why
+  std::string library_error;  // not empty: no fractions can be given, and why
   std::vector<std::string> driver_mounts;
   std::vector<AccessRule> access;
-  BreachAction on_memory = BreachAction::kKill;        // unregistered, foreign card, over the limit
+  BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
   BreachAction on_compute = BreachAction::kThrottle;
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
+  Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its word on who is registered counts
   WatchBounds bounds;
   std::string version;
   std::uint32_t page_abi = 0;
@@ -49,7 +50,7 @@ struct AgentConfig {
 struct AgentWorld {
   Gpu& gpu;
   Pages& pages;
-  Cgroups* cgroups;          // nullptr: `cgroup_error` says why; only devices can be made then
+  Cgroups* cgroups;  // nullptr: `cgroup_error` says why; only devices can be made then
   std::string cgroup_error;
   NodeJournal& journal;
   SliceDevices& devices;
@@ -128,6 +129,7 @@ class Agent final : public AgentApi {
   Code arbiter_code_ = Code::kUnavailable;
   bool arbiter_ok_ = false;
   bool arbiter_asked_ = false;
+  Clock::Time arbiter_since_{};  // answers since then
   GpuState gpu_state_seen_ = GpuState::kStarting;
   std::uint32_t waiting_ = 0;
   std::uint64_t next_number_ = 1;

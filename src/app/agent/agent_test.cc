@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "app/agent/testing/fakes.h"
+#include "app/agent/testing/machine.h"
 
 namespace carve {
 namespace {

@@ -97,8 +97,8 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
     if (!request.request.whole && !config_.library_error.empty()) {
       return fail(Code::kFailedPrecondition, "no fractions can be given: " + config_.library_error);
     }
-    const auto living = static_cast<std::uint32_t>(
-        std::count_if(slices_.begin(), slices_.end(), [&](const auto& s) { return s.second.uid == caller.uid; }));
+    const auto living = static_cast<std::uint32_t>(std::count_if(
+        slices_.begin(), slices_.end(), [&](const auto& s) { return s.second.uid == caller.uid; }));
     CARVE_TRY_VOID(check_access(config_.access, caller, request.request, living));
     if (ledger_.cards().empty()) {
       return fail(Code::kUnavailable, std::string("no card on this machine: NVML is ") +

@@ -45,7 +45,8 @@ Result<void> Agent::restore_records() {
     slice.id = owner.uid;
     slice.slices = slices_of(record);
     slice.made = world_.clock.now();
-    if (const auto note = journal.notes.find(owner.uid); note != journal.notes.end()) read_note(note->second, &slice);
+    if (const auto note = journal.notes.find(owner.uid); note != journal.notes.end())
+      read_note(note->second, &slice);
     for (const auto& held : slice.slices) {
       if (ledger_.find(held.card) != nullptr) continue;
       // The driver does not list it now (or hangs): the slice keeps its place on the card's stand-in.
@@ -57,7 +58,8 @@ Result<void> Agent::restore_records() {
       CARVE_TRY_VOID(ledger_.put_card(stand_in));
     }
     if (auto added = ledger_.add(slice.slices, Ledger::Admission::kRestored); !added) {
-      return fail(Code::kDataLoss, "the journal's slice " + owner.uid + " does not fit: " + added.error().what);
+      return fail(Code::kDataLoss,
+                  "the journal's slice " + owner.uid + " does not fit: " + added.error().what);
     }
     slices_.emplace(slice.id, std::move(slice));
   }
@@ -90,7 +92,8 @@ Result<void> Agent::restore() {
         if (known) found->second.joined = true;
       }
       if (known) {
-        static_cast<void>(world_.cgroups->freeze(id, false));  // the one before may have died while throttling
+        static_cast<void>(
+            world_.cgroups->freeze(id, false));  // the one before may have died while throttling
         continue;
       }
       if (populated && *populated) {
@@ -133,7 +136,8 @@ void Agent::reconcile_pages(const std::vector<PageSlice>& present) {
       if (found == slices_.end() || found->second.whole()) drop.push_back(pages.id);
     }
     for (const auto& [id, slice] : slices_) {
-      const bool there = std::any_of(present.begin(), present.end(), [&id = id](const auto& p) { return p.id == id; });
+      const bool there =
+          std::any_of(present.begin(), present.end(), [&id = id](const auto& p) { return p.id == id; });
       const bool ours = put_.count(id) != 0;
       // Made while the list was under way: it is there by now.
       const bool fresh = world_.clock.now() - slice.made < std::chrono::seconds(1) && !slice.joined;

@@ -15,15 +15,15 @@ namespace carve {
 /// A slice folder's life as this agent knows it: what stands in the journal (record and note), and what was
 /// last seen of it.
 struct LiveSlice {
-  std::string id;             // also the owner's UID, the cgroup's, the folder's and the device's name
-  bool keep = false;          // until it is released; else until its cgroup is empty
+  std::string id;     // also the owner's UID, the cgroup's, the folder's and the device's name
+  bool keep = false;  // until it is released; else until its cgroup is empty
   std::uint32_t uid = 0;
   std::string name;
   std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
 
-  bool joined = false;        // a process was in its cgroup
+  bool joined = false;  // a process was in its cgroup
   Clock::Time made{};
-  std::string remark;         // what the watchdog did, shown as its state
+  std::string remark;  // what the watchdog did, shown as its state
 
   // What the pages last said, and when: for delivered compute.
   struct Sample {

@@ -41,7 +41,8 @@ std::vector<ProcessView> processes_of(const LiveSlice& slice, const std::vector<
   return views;
 }
 
-SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sightings, const Processes& processes) {
+SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sightings,
+                     const Processes& processes) {
   SliceView view;
   view.id = slice.id;
   view.kind = slice.keep ? "device" : "run";
@@ -50,9 +51,7 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
   view.whole = slice.whole();
   view.share = slice.slices.front().share;
   view.priority = slice.slices.front().priority;
-  view.state = !slice.remark.empty()          ? slice.remark
-               : slice.keep || slice.joined ? "running"
-                                            : "starting";
+  view.state = !slice.remark.empty() ? slice.remark : slice.keep || slice.joined ? "running" : "starting";
   for (std::size_t i = 0; i < slice.slices.size(); ++i) {
     SliceCardView card;
     card.card = slice.slices[i].card.str();
@@ -118,7 +117,8 @@ Result<AgentView> Agent::view(const Caller& /*caller*/) {
     }
     view.cards.push_back(std::move(card));
   }
-  for (const auto& [id, slice] : slices_) view.slices.push_back(slice_view(slice, sightings_, world_.processes));
+  for (const auto& [id, slice] : slices_)
+    view.slices.push_back(slice_view(slice, sightings_, world_.processes));
   view.events.assign(events_.begin(), events_.end());
   return view;
 }

@@ -9,7 +9,8 @@ constexpr std::size_t kMaxEvents = 64;
 }  // namespace
 
 void Agent::note_event(const std::string& kind, const std::string& slice, const std::string& text) {
-  const auto wall = std::chrono::duration_cast<std::chrono::milliseconds>(world_.clock.wall_now().time_since_epoch());
+  const auto wall =
+      std::chrono::duration_cast<std::chrono::milliseconds>(world_.clock.wall_now().time_since_epoch());
   {
     const std::lock_guard lock(state_);
     events_.push_back({wall.count(), kind, slice, text});
@@ -56,6 +57,7 @@ void Agent::look_at_pages() {
     const std::lock_guard lock(state_);
     changed = arbiter_asked_ ? arbiter_ok_ != pages.has_value() : !pages.has_value();
     arbiter_asked_ = true;
+    if (pages && (changed || arbiter_since_ == Clock::Time{})) arbiter_since_ = now;
     ok = arbiter_ok_ = pages.has_value();
     arbiter_error_ = pages ? std::string() : pages.error().what;
     arbiter_code_ = pages ? Code::kUnknown : pages.error().code;
@@ -64,13 +66,15 @@ void Agent::look_at_pages() {
       if (found != slices_.end()) found->second.take(slice, now);
     }
   }
-  if (changed) note_event(ok ? "arbiter-back" : "arbiter-away", "", ok ? "the arbiter answers" : pages.error().what);
+  if (changed)
+    note_event(ok ? "arbiter-back" : "arbiter-away", "", ok ? "the arbiter answers" : pages.error().what);
   if (pages) reconcile_pages(*pages);
 }
 
 void Agent::watch() {
   // After a driver that was away (or replaced) the cards may be others.
-  if (inventory_stale_ || world_.gpu.state() != GpuState::kOk) inventory_stale_ = !adopt_inventory().has_value();
+  if (inventory_stale_ || world_.gpu.state() != GpuState::kOk)
+    inventory_stale_ = !adopt_inventory().has_value();
   auto usage = world_.gpu.usage();
   note_gpu_state();
   // After the driver's list: whoever is on a card said hello before, so he is in the pages' list.
@@ -95,11 +99,16 @@ void Agent::watch() {
   bool pages_known = false;
   {
     const std::lock_guard lock(state_);
-    pages_known = arbiter_ok_;
+    // One that was just started anew may not know all its processes yet.
+    pages_known = arbiter_ok_ && world_.clock.now() - arbiter_since_ >= config_.arbiter_settles;
     for (auto& [id, slice] : slices_) {
       if (const auto found = members.find(id); found != members.end()) slice.members = found->second;
-      WatchedSlice one{id, slice.whole(), slice.slices, {slice.registered.begin(), slice.registered.end()},
-                       slice.announced, {}};
+      WatchedSlice one{id,
+                       slice.whole(),
+                       slice.slices,
+                       {slice.registered.begin(), slice.registered.end()},
+                       slice.announced,
+                       {}};
       for (std::size_t i = 0; i < slice.slices.size(); ++i) {
         one.delivered_percent.push_back(slice.delivered_percent(i));
       }

@@ -32,10 +32,14 @@ Sums sums_of(const std::vector<Sighting>& sightings) {
 
 const char* to_string(BreachKind kind) {
   switch (kind) {
-    case BreachKind::kUnregistered: return "breach-unregistered";
-    case BreachKind::kForeignCard: return "breach-card";
-    case BreachKind::kMemory: return "breach-memory";
-    case BreachKind::kCompute: return "breach-compute";
+    case BreachKind::kUnregistered:
+      return "breach-unregistered";
+    case BreachKind::kForeignCard:
+      return "breach-card";
+    case BreachKind::kMemory:
+      return "breach-memory";
+    case BreachKind::kCompute:
+      return "breach-compute";
   }
   return "breach";
 }
@@ -64,13 +68,16 @@ std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
     if (own_card && (slice.whole || slice.registered.count(s.process.pid) != 0)) continue;
     const BreachKind kind = own_card ? BreachKind::kUnregistered : BreachKind::kForeignCard;
     if (!lasted({kind, s.slice, s.card, s.process.pid}, bounds_.unregistered_for, now)) continue;
-    breaches.push_back({kind, s.slice, s.card, {s.process.pid},
-                        fmt::format("process {} holds {} on {} {}", s.process.pid,
-                                    s.process.memory == Bytes::max() ? "memory" : to_human(s.process.memory),
-                                    s.card.str(),
-                                    own_card ? "without going through the library"
-                                             : "which is not a card of its slice"),
-                        100, 0});
+    breaches.push_back(
+        {kind,
+         s.slice,
+         s.card,
+         {s.process.pid},
+         fmt::format("process {} holds {} on {} {}", s.process.pid,
+                     s.process.memory == Bytes::max() ? "memory" : to_human(s.process.memory), s.card.str(),
+                     own_card ? "without going through the library" : "which is not a card of its slice"),
+         100,
+         0});
   }
   const auto sums = sums_of(sightings);
   for (const auto& slice : slices) {
@@ -80,10 +87,11 @@ std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
       if (found == sums.end()) continue;
       const Sum& sum = found->second;
       const Bytes bound = card.memory + bounds_.per_process * sum.pids.size();
-      if (sum.memory > bound && lasted({BreachKind::kMemory, slice.id, card.card, 0}, bounds_.memory_for, now)) {
+      if (sum.memory > bound &&
+          lasted({BreachKind::kMemory, slice.id, card.card, 0}, bounds_.memory_for, now)) {
         breaches.push_back({BreachKind::kMemory, slice.id, card.card, sum.pids,
-                            fmt::format("holds {} on {}, its limit is {}", to_human(sum.memory), card.card.str(),
-                                        to_human(card.memory)),
+                            fmt::format("holds {} on {}, its limit is {}", to_human(sum.memory),
+                                        card.card.str(), to_human(card.memory)),
                             100, 0});
       }
       const double told = i < slice.delivered_percent.size() ? slice.delivered_percent[i] : 0;

@@ -47,7 +47,7 @@ struct Breach {
 /// The bounds. A breach counts only when it was seen for its time, so that what is being set up or torn down
 /// is not taken for one.
 struct WatchBounds {
-  Clock::Duration unregistered_for = std::chrono::milliseconds(400);
+  Clock::Duration unregistered_for = std::chrono::milliseconds(200);  // two rounds
   Clock::Duration memory_for = std::chrono::milliseconds(400);
   Clock::Duration compute_for = std::chrono::seconds(2);
   // What the driver may take for a process beyond what was announced for it (modules, local memory) before

@@ -16,15 +16,17 @@ using Findings = std::vector<Finding>;
 void look_at_processes(const HostFacts& host, const std::optional<AgentView>& view, Findings& out) {
   if (!host.supervisor_lives) {
     out.push_back({Severity::kError, "nothing starts carve's processes again when they die",
-                   "no `carve up` runs for " + host.runtime_folder, "start `carve up` (it takes over what still runs)"});
+                   "no `carve up` runs for " + host.runtime_folder,
+                   "start `carve up` (it takes over what still runs)"});
   }
   if (view) return;
   if (host.agent_socket_exists && !host.agent_lives) {
     out.push_back({Severity::kError, "the agent is gone, its socket is stale", host.agent_error,
                    "start `carve up`; it replaces the socket and takes the slices over"});
   } else if (host.agent_lives) {
-    out.push_back({Severity::kError, "the agent lives but does not answer", host.agent_error,
-                   "is it stopped (SIGSTOP, debugger)? `kill -CONT` it, or kill it: running slices keep their limits"});
+    out.push_back(
+        {Severity::kError, "the agent lives but does not answer", host.agent_error,
+         "is it stopped (SIGSTOP, debugger)? `kill -CONT` it, or kill it: running slices keep their limits"});
   } else {
     out.push_back({Severity::kError, "the agent does not run", host.agent_error, "start `carve up` as root"});
   }
@@ -36,23 +38,27 @@ void look_at_processes(const HostFacts& host, const std::optional<AgentView>& vi
 
 void look_at_view(const AgentView& view, Findings& out) {
   if (view.gpu_state == "absent" || view.gpu_state == "starting") {
-    out.push_back({Severity::kError, "no driver: NVML is " + view.gpu_state, view.gpu_reason,
-                   "install the NVIDIA driver and load it (nvidia-smi must list the card), or point --driver-root "
-                   "at it; without a card: carve up --simulate h200x2"});
+    out.push_back(
+        {Severity::kError, "no driver: NVML is " + view.gpu_state, view.gpu_reason,
+         "install the NVIDIA driver and load it (nvidia-smi must list the card), or point --driver-root "
+         "at it; `carve up --help` tells what can be had without a card"});
   }
   if (view.gpu_state == "hanging") {
-    out.push_back({Severity::kError, "NVML is hanging", view.gpu_reason,
-                   "look at dmesg for XID messages; a reset of the card or a reboot helps; the second line is blind "
-                   "until it answers"});
+    out.push_back(
+        {Severity::kError, "NVML is hanging", view.gpu_reason,
+         "look at dmesg for XID messages; a reset of the card or a reboot helps; the second line is blind "
+         "until it answers"});
   }
   if (view.arbiter_state != "ok") {
-    out.push_back({Severity::kError, "the arbiter is " + view.arbiter_state, view.arbiter_reason,
-                   "slices go on at their last rate and nothing new starts; `carve up` starts it again, a stopped one "
-                   "needs kill -CONT or kill -9"});
+    out.push_back(
+        {Severity::kError, "the arbiter is " + view.arbiter_state, view.arbiter_reason,
+         "slices go on at their last rate and nothing new starts; `carve up` starts it again, a stopped one "
+         "needs kill -CONT or kill -9"});
   }
   if (!view.journal_error.empty()) {
-    out.push_back({Severity::kError, "the journal cannot be written", view.journal_error,
-                   "make room on the state folder's disk or make it writable; no new slice is given until then"});
+    out.push_back(
+        {Severity::kError, "the journal cannot be written", view.journal_error,
+         "make room on the state folder's disk or make it writable; no new slice is given until then"});
   }
   if (!view.library_error.empty()) {
     out.push_back({Severity::kError, "libcarve is not usable, only whole cards are given", view.library_error,
@@ -61,15 +67,17 @@ void look_at_view(const AgentView& view, Findings& out) {
   }
   for (const auto& card : view.cards) {
     if (!card.card.health.ok) {
-      out.push_back({Severity::kError, "card " + card.card.id.str() + " is unhealthy", card.card.health.reason,
-                     "its slices keep running, no new one is placed there; it heals by itself when the driver lists "
-                     "it again"});
+      out.push_back(
+          {Severity::kError, "card " + card.card.id.str() + " is unhealthy", card.card.health.reason,
+           "its slices keep running, no new one is placed there; it heals by itself when the driver lists "
+           "it again"});
     }
     if (!card.foreign.empty()) {
-      out.push_back({Severity::kNote,
-                     fmt::format("{} process(es) outside any slice use {}", card.foreign.size(), card.card.id.str()),
-                     fmt::format("first: {} ({})", card.foreign.front().pid, card.foreign.front().command),
-                     "what they hold is missing for slices; start them with `carve run`"});
+      out.push_back(
+          {Severity::kNote,
+           fmt::format("{} process(es) outside any slice use {}", card.foreign.size(), card.card.id.str()),
+           fmt::format("first: {} ({})", card.foreign.front().pid, card.foreign.front().command),
+           "what they hold is missing for slices; start them with `carve run`"});
     }
   }
   std::size_t breaches = 0;
@@ -77,7 +85,8 @@ void look_at_view(const AgentView& view, Findings& out) {
   if (breaches > 0) {
     const auto last = std::find_if(view.events.rbegin(), view.events.rend(),
                                    [](const auto& e) { return e.kind.rfind("breach-", 0) == 0; });
-    out.push_back({Severity::kWarning, fmt::format("the second line acted {} time(s) since the agent started", breaches),
+    out.push_back({Severity::kWarning,
+                   fmt::format("the second line acted {} time(s) since the agent started", breaches),
                    last->kind + " " + last->slice + ": " + last->text,
                    "somebody went around the library; `carve top` shows the last events"});
   }
@@ -90,7 +99,8 @@ void look_at_host(const HostFacts& host, bool running, Findings& out) {
   }
   if (host.libraries_noexec) {
     out.push_back({Severity::kError, host.library_folder + " is mounted noexec",
-                   "libraries cannot be loaded from there", "remount it exec, or choose another folder: --lib-dir"});
+                   "libraries cannot be loaded from there",
+                   "remount it exec, or choose another folder: --lib-dir"});
   }
   if (!host.state_error.empty()) {
     out.push_back({Severity::kError, "the state folder cannot be written", host.state_error,
@@ -102,8 +112,9 @@ void look_at_host(const HostFacts& host, bool running, Findings& out) {
                    "make room; no new slice is given when the journal cannot be written"});
   }
   if (!host.cgroup_error.empty()) {
-    out.push_back({Severity::kError, "no cgroup2: `carve run` cannot work", host.cgroup_error,
-                   "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified"});
+    out.push_back(
+        {Severity::kError, "no cgroup2: `carve run` cannot work", host.cgroup_error,
+         "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified"});
   }
   if (!host.user_namespaces_error.empty()) {
     out.push_back({Severity::kNote, "ordinary users cannot use `carve run`", host.user_namespaces_error,
@@ -111,7 +122,8 @@ void look_at_host(const HostFacts& host, bool running, Findings& out) {
   }
   if (!host.overlay_known) {
     out.push_back({Severity::kNote, "the kernel has no overlayfs loaded",
-                   "it is needed where the driver's names are not in the library folder", "modprobe overlay"});
+                   "it is needed where the driver's names are not in the library folder",
+                   "modprobe overlay"});
   }
   for (const auto& node : host.missing_nodes) {
     out.push_back({Severity::kError, "device node " + node + " is missing", "the driver lists its card",

@@ -18,17 +18,17 @@ struct HostFacts {
   std::string library_folder;
   bool supervisor_lives = false;
   bool agent_socket_exists = false;
-  bool agent_lives = false;            // holds its lock
+  bool agent_lives = false;  // holds its lock
   bool arbiter_lives = false;
-  std::string agent_error;             // why the agent did not answer
+  std::string agent_error;  // why the agent did not answer
   bool runtime_exists = false;
   bool runtime_on_tmpfs = false;
   bool libraries_noexec = false;
-  std::string state_error;             // cannot be written
+  std::string state_error;  // cannot be written
   std::optional<Bytes> state_free;
   std::string cgroup_error;
   std::string user_namespaces_error;
-  bool overlay_known = true;           // the kernel has overlayfs
+  bool overlay_known = true;               // the kernel has overlayfs
   std::vector<std::string> missing_nodes;  // device nodes of cards that the driver lists
 };
 
@@ -44,7 +44,8 @@ struct Finding {
 /// All that is wrong, worst first. Notes are no fault: they tell what cannot be used here.
 [[nodiscard]] std::vector<Finding> diagnose(const HostFacts& host, const std::optional<AgentView>& view);
 
-[[nodiscard]] std::string render_findings(const std::vector<Finding>& findings, const std::optional<AgentView>& view);
+[[nodiscard]] std::string render_findings(const std::vector<Finding>& findings,
+                                          const std::optional<AgentView>& view);
 
 /// True when something is wrong: exit code 1.
 [[nodiscard]] bool anything_wrong(const std::vector<Finding>& findings);

@@ -46,17 +46,48 @@ TEST(Doctor, EveryFaultHasACauseAndAFix) {
   };
   const Row rows[] = {
       {"no `carve up` runs", [](HostFacts& h, auto&) { h.supervisor_lives = false; }},
-      {"socket is stale", [](HostFacts& h, auto& v) { h.agent_lives = false; h.agent_error = "x"; v.reset(); }},
-      {"lives but does not answer", [](HostFacts& h, auto& v) { h.agent_error = "x"; v.reset(); }},
+      {"socket is stale",
+       [](HostFacts& h, auto& v) {
+         h.agent_lives = false;
+         h.agent_error = "x";
+         v.reset();
+       }},
+      {"lives but does not answer",
+       [](HostFacts& h, auto& v) {
+         h.agent_error = "x";
+         v.reset();
+       }},
       {"agent does not run",
-       [](HostFacts& h, auto& v) { h.agent_socket_exists = h.agent_lives = false; h.agent_error = "x"; v.reset(); }},
-      {"NVML is absent", [](HostFacts&, auto& v) { v->gpu_state = "absent"; v->gpu_reason = "x"; }},
-      {"NVML is hanging", [](HostFacts&, auto& v) { v->gpu_state = "hanging"; v->gpu_reason = "x"; }},
-      {"arbiter is stopped", [](HostFacts&, auto& v) { v->arbiter_state = "stopped"; v->arbiter_reason = "x"; }},
+       [](HostFacts& h, auto& v) {
+         h.agent_socket_exists = h.agent_lives = false;
+         h.agent_error = "x";
+         v.reset();
+       }},
+      {"NVML is absent",
+       [](HostFacts&, auto& v) {
+         v->gpu_state = "absent";
+         v->gpu_reason = "x";
+       }},
+      {"NVML is hanging",
+       [](HostFacts&, auto& v) {
+         v->gpu_state = "hanging";
+         v->gpu_reason = "x";
+       }},
+      {"arbiter is stopped",
+       [](HostFacts&, auto& v) {
+         v->arbiter_state = "stopped";
+         v->arbiter_reason = "x";
+       }},
       {"journal cannot be written", [](HostFacts&, auto& v) { v->journal_error = "disk full"; }},
       {"libcarve is not usable", [](HostFacts&, auto& v) { v->library_error = "missing"; }},
-      {"is unhealthy", [](HostFacts&, auto& v) { v->cards[0].card.health = {false, "lost"}; }},
-      {"second line acted", [](HostFacts&, auto& v) { v->events.push_back({1, "breach-memory", "run-1", "killed"}); }},
+      {"is unhealthy",
+       [](HostFacts&, auto& v) {
+         v->cards[0].card.health = {false, "lost"};
+       }},
+      {"second line acted",
+       [](HostFacts&, auto& v) {
+         v->events.push_back({1, "breach-memory", "run-1", "killed"});
+       }},
       {"mounted noexec", [](HostFacts& h, auto&) { h.libraries_noexec = true; }},
       {"state folder cannot be written", [](HostFacts& h, auto&) { h.state_error = "read-only"; }},
       {"is full", [](HostFacts& h, auto&) { h.state_free = Bytes::mib(1); }},
@@ -68,7 +99,8 @@ TEST(Doctor, EveryFaultHasACauseAndAFix) {
     std::optional<AgentView> view = healthy_view();
     row.spoil(host, view);
     EXPECT_TRUE(anything_wrong(diagnose(host, view))) << row.expected;
-    EXPECT_NE(said(host, view).find(row.expected), std::string::npos) << row.expected << "\n" << said(host, view);
+    EXPECT_NE(said(host, view).find(row.expected), std::string::npos) << row.expected << "\n"
+                                                                      << said(host, view);
   }
   auto host = healthy_host();
   host.user_namespaces_error = "max_user_namespaces is 0";

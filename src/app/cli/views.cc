@@ -21,18 +21,19 @@ std::string share_text(const SliceView& slice, const SliceCardView& card) {
 }
 
 std::string head(const AgentView& view) {
-  std::string text = fmt::format("{}; CUDA {}; carve {}, page ABI {}", describe_cards(view),
-                                 view.cuda_version.empty() ? "?" : view.cuda_version, view.version, view.page_abi);
+  std::string text =
+      fmt::format("{}; CUDA {}; carve {}, page ABI {}", describe_cards(view),
+                  view.cuda_version.empty() ? "?" : view.cuda_version, view.version, view.page_abi);
   if (view.gpu_state != "ok") text += fmt::format("\nNVML {}: {}", view.gpu_state, view.gpu_reason);
-  if (view.arbiter_state != "ok") text += fmt::format("\narbiter {}: {}", view.arbiter_state, view.arbiter_reason);
+  if (view.arbiter_state != "ok")
+    text += fmt::format("\narbiter {}: {}", view.arbiter_state, view.arbiter_reason);
   if (!view.journal_error.empty()) text += "\njournal: " + view.journal_error;
   if (!view.library_error.empty()) text += "\nlibraries: " + view.library_error;
   return text + "\n";
 }
 
 std::string card_line(const CardView& card) {
-  std::string text =
-      fmt::format("{}  {}  minor {}", card.card.id.str(), card.card.model, card.card.minor);
+  std::string text = fmt::format("{}  {}  minor {}", card.card.id.str(), card.card.model, card.card.minor);
   if (!card.pci_bus_id.empty()) text += "  " + card.pci_bus_id;
   if (card.card.numa_node >= 0) text += fmt::format("  NUMA {}", card.card.numa_node);
   if (!card.card.health.ok) text += "  UNHEALTHY: " + card.card.health.reason;
@@ -58,9 +59,11 @@ std::string render_inspect(const AgentView& view) {
     const Bytes free = card.exclusive ? Bytes() : card.card.memory - card.set_aside;
     const auto left = card.exclusive ? CoreShare() : CoreShare::whole() - card.guaranteed;
     out += "\n" + card_line(card);
-    out += fmt::format("  memory   {} granted of {}, {} free{}\n", to_human(card.set_aside),
-                       to_human(card.card.memory), to_human(free), card.exclusive ? " (one has it alone)" : "");
-    out += fmt::format("  compute  {} guaranteed of 100, {} free\n", card.guaranteed.hundredths(), left.hundredths());
+    out +=
+        fmt::format("  memory   {} granted of {}, {} free{}\n", to_human(card.set_aside),
+                    to_human(card.card.memory), to_human(free), card.exclusive ? " (one has it alone)" : "");
+    out += fmt::format("  compute  {} guaranteed of 100, {} free\n", card.guaranteed.hundredths(),
+                       left.hundredths());
     std::vector<std::vector<std::string>> rows = {
         {"SLICE", "KIND", "MEMORY LIMIT", "COMPUTE", "PRIORITY", "USER", "STATE", "NAME"}};
     for (const auto& slice : view.slices) {
@@ -91,13 +94,14 @@ std::string render_top(const AgentView& view) {
     out += fmt::format("  memory {} {}   compute {} {} %   {} °C   {} W\n", bar(used, 20),
                        of(card.used, card.card.memory), bar(card.utilization_percent / 100.0, 20),
                        card.utilization_percent, card.temperature_c, card.power_mw / 1000);
-    std::vector<std::vector<std::string>> rows = {
-        {"SLICE", "PID", "COMMAND", "MEMORY USED / LIMIT", "COMPUTE WANTED", "DELIVERED", "NVML SM", "STATE"}};
+    std::vector<std::vector<std::string>> rows = {{"SLICE", "PID", "COMMAND", "MEMORY USED / LIMIT",
+                                                   "COMPUTE WANTED", "DELIVERED", "NVML SM", "STATE"}};
     for (const auto& slice : view.slices) {
       for (const auto& held : slice.cards) {
         if (held.card != card.card.id.str()) continue;
-        rows.push_back({slice.id, "", clipped(slice.name, 24), of(held.used, held.limit), share_text(slice, held),
-                        fmt::format("{:.1f} %", held.delivered_percent), "", slice.state});
+        rows.push_back({slice.id, "", clipped(slice.name, 24), of(held.used, held.limit),
+                        share_text(slice, held), fmt::format("{:.1f} %", held.delivered_percent), "",
+                        slice.state});
         for (const auto& process : slice.processes) {
           if (!process.card.empty() && process.card != held.card) continue;
           rows.push_back({"", std::to_string(process.pid), clipped(process.command, 24),
@@ -108,8 +112,8 @@ std::string render_top(const AgentView& view) {
       }
     }
     for (const auto& process : card.foreign) {
-      rows.push_back({"(no slice)", std::to_string(process.pid), clipped(process.command, 24), memory(process.memory),
-                      "", "", fmt::format("{} %", process.sm_percent), "foreign"});
+      rows.push_back({"(no slice)", std::to_string(process.pid), clipped(process.command, 24),
+                      memory(process.memory), "", "", fmt::format("{} %", process.sm_percent), "foreign"});
     }
     if (rows.size() > 1) out += aligned(rows, {1, 3, 5, 6}, "  ");
   }
@@ -127,9 +131,9 @@ std::string render_slices(const AgentView& view) {
       {"SLICE", "KIND", "CARD", "MEMORY LIMIT", "COMPUTE", "PRIORITY", "USER", "STATE", "NAME"}};
   for (const auto& slice : view.slices) {
     for (const auto& held : slice.cards) {
-      rows.push_back({slice.id, slice.kind, short_uuid(held.card), memory(held.limit), share_text(slice, held),
-                      std::string(to_string(slice.priority)), std::to_string(slice.uid), slice.state,
-                      clipped(slice.name, 40)});
+      rows.push_back({slice.id, slice.kind, short_uuid(held.card), memory(held.limit),
+                      share_text(slice, held), std::string(to_string(slice.priority)),
+                      std::to_string(slice.uid), slice.state, clipped(slice.name, 40)});
     }
   }
   return aligned(rows, {3}, "");
@@ -138,8 +142,8 @@ std::string render_slices(const AgentView& view) {
 std::string render_grant(const Grant& grant) {
   std::string out = fmt::format("slice   {}\n", grant.slice);
   for (const auto& card : grant.cards) {
-    out += fmt::format("card    {}  {}  memory {}  compute {}\n", card.card.str(), card.model, to_human(card.memory),
-                       card.compute.hundredths());
+    out += fmt::format("card    {}  {}  memory {}  compute {}\n", card.card.str(), card.model,
+                       to_human(card.memory), card.compute.hundredths());
   }
   if (!grant.device.empty()) {
     out += fmt::format("device  {}\nuse     podman run --device {} …\n", grant.device, grant.device);

@@ -10,7 +10,8 @@ namespace carve::cli {
 /// `carve inspect`: cards, what is set aside and free on each, and every slice with its limits.
 [[nodiscard]] std::string render_inspect(const AgentView& view);
 
-/// `carve top`: per card its use, below it who uses it: slice, process, wanted and delivered memory and compute.
+/// `carve top`: per card its use, below it who uses it: slice, process, wanted and delivered memory and
+/// compute.
 [[nodiscard]] std::string render_top(const AgentView& view);
 
 /// `carve slice list`.

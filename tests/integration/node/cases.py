@@ -189,14 +189,109 @@ class Cases:
 
     # -- what dies ----------------------------------------------------------------------------------------
 
-    def start_spinner(self, *flags):
-        child = self.m.start("run", "--memory", "1Gi", *flags, "--", self.m.program("carve-sample-spin"),
-                             "--seconds", "60")
-        return child
+    def spin(self, cores, *flags):
+        child = self.m.start("run", "--memory", "2Gi", "--cores", str(cores), *flags, "--",
+                             self.m.program("carve-sample-spin"), "--seconds", "120", "--kernel-us", "1000")
+        until("on the card", 10, lambda: any(p["pid"] == child.pid and p["gpu_ns"] > 0
+                                             for p in self.m.truth("account")["processes"])
+              or (child.poll() is not None and self.fail(child)))
+        return child.pid
 
-    def shares(self, last=1, ms=1000):
-        """Delivered share of each process in the last windows, by the driver's own account."""
-        return self.m.truth("windows", "--ms", str(ms), "--last", str(last))
+    @staticmethod
+    def fail(child):
+        out, err = child.communicate()
+        raise AssertionError(f"it ended with {child.returncode}: {out}{err}")
+
+    def shares(self, pids, seconds):
+        """Delivered per cent of each process over the next so many seconds, by the driver's own account."""
+        def gpu_ns():
+            by_pid = {p["pid"]: p["gpu_ns"] for p in self.m.truth("account")["processes"]}
+            return [by_pid[pid] for pid in pids], time.monotonic_ns()
+        before, start = gpu_ns()
+        time.sleep(seconds)  # the measurement itself
+        after, end = gpu_ns()
+        return [100.0 * (b - a) / (end - start) for a, b in zip(before, after)]
+
+    def assert_shares(self, what, pids, wanted, points, seconds=2):
+        got = self.shares(pids, seconds)
+        text = f"{what}: wanted {wanted}, delivered {[round(x, 1) for x in got]}"
+        print(text)
+        assert all(abs(g - w) <= points for g, w in zip(got, wanted)), text
+
+    def test_shares_and_limits_hold_while_everything_dies(self):
+        self.m.up()
+        pids = [self.spin(30), self.spin(70)]
+        time.sleep(1)
+        self.assert_shares("all alive", pids, (30, 70), 5)
+        agent = self.m.pid_of("agent")
+        os.kill(agent, signal.SIGKILL)
+        self.assert_shares("agent killed", pids, (30, 70), 5)
+        until("another agent", 10, lambda: self.m.pid_of("agent") != agent and self.m.carve("inspect")[0] == 0)
+        assert len(self.m.slices()) == 2
+        agent = self.m.pid_of("agent")
+        os.kill(agent, signal.SIGSTOP)
+        self.assert_shares("agent stopped", pids, (30, 70), 5)
+        os.kill(agent, signal.SIGCONT)
+        arbiter = self.m.pid_of("arbiter")
+        os.kill(arbiter, signal.SIGSTOP)
+        time.sleep(0.5)
+        got = self.shares(pids, 2)
+        print("arbiter stopped: delivered", [round(x, 1) for x in got])
+        assert got[0] <= 35 and got[1] <= 75 and min(got) > 5, got
+        os.kill(arbiter, signal.SIGCONT)
+        time.sleep(1)
+        self.assert_shares("arbiter goes on, after 1 s", pids, (30, 70), 5)
+        os.kill(arbiter, signal.SIGKILL)
+        until("another arbiter", 10, lambda: self.m.pid_of("arbiter") != arbiter)
+        time.sleep(1)
+        self.assert_shares("arbiter killed, 1 s after the next one", pids, (30, 70), 5)
+        until("all is well", 5, lambda: self.m.view()["arbiter_state"] == "ok")
+        used = {s["cards"][0]["delivered_percent"] > 5 for s in self.m.slices().values()}
+        assert used == {True}, self.m.slices()
+        os.kill(pids[0], signal.SIGKILL)
+        os.kill(pids[1], signal.SIGKILL)
+        until("freed", 3, lambda: not self.m.slices())
+
+    def test_the_second_line_catches_a_driver_beside_the_library(self):
+        self.m.up()
+        copy = os.path.join(os.path.dirname(self.m.bin), "sim", "lib")
+        start = time.monotonic()
+        child = self.m.start("run", "--memory", "1Gi", "--", "env", "LD_LIBRARY_PATH=" + copy,
+                             self.m.program("carve-sample-alloc"), "--step", "64Mi", "--target", "3Gi", "--hold", "60")
+        code = child.wait(timeout=20)
+        took = time.monotonic() - start
+        assert code == -signal.SIGKILL, (code, child.communicate())
+        events = [e for e in self.m.view()["events"] if e["kind"] == "breach-unregistered"]
+        assert events and f"process {child.pid}" in events[0]["text"], events
+        print(f"caught {took * 1000:.0f} ms after its start")
+        assert took < 2.5, took
+        code, out, _ = self.m.carve("doctor", *self.m.host)
+        assert code == 1 and "second line acted" in out, out
+
+    def test_a_process_outside_any_slice_is_shown_and_left_alone(self):
+        self.m.up()
+        env = dict(os.environ, LD_LIBRARY_PATH=self.m.state + "/simulated-driver")
+        child = subprocess.Popen([self.m.program("carve-sample-alloc"), "--target", "1Gi", "--hold", "60"], env=env,
+                                 stdout=subprocess.DEVNULL)
+        self.m.children.append(child)
+        until("shown", 5, lambda: [p for c in self.m.view()["cards"] for p in c["foreign"] if p["pid"] == child.pid])
+        assert "foreign" in self.m.carve("top", "--once")[1]
+        time.sleep(1.5)
+        assert child.poll() is None
+
+    def test_the_agent_is_small_and_quiet(self):
+        self.m.up()
+        agent = self.m.pid_of("agent")
+
+        def cpu():
+            fields = open(f"/proc/{agent}/stat").read().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        before = cpu()
+        time.sleep(5)
+        percent = (cpu() - before) / 5 * 100
+        rss = int([line for line in open(f"/proc/{agent}/status") if line.startswith("VmRSS")][0].split()[1])
+        print(f"idle: {percent:.2f} % of a core, {rss / 1024:.1f} MiB resident")
+        assert percent <= 2 and rss <= 30 * 1024, (percent, rss)
 
     def test_a_second_up_is_refused(self):
         self.m.up()
@@ -354,6 +449,47 @@ class Cases:
         assert code == 1 and "no slice" in err, err
 
 
+    def test_podman_runs_a_container_in_a_slice(self):
+        for program in ("podman", "runc"):
+            if subprocess.run(["which", program], capture_output=True).returncode != 0:
+                raise SkipTest(program + " is not installed")
+        self.m.host[self.m.host.index("--cdi-dir") + 1] = "/var/run/cdi"
+        self.m.up()
+        root = self.m.folder + "/image"
+        program = self.m.program("carve-sample-alloc")
+        for path in ("/bin", "/usr/lib/x86_64-linux-gnu", "/lib64", "/tmp", "/run", "/dev", "/proc", "/sys", "/etc"):
+            os.makedirs(root + path)
+        os.symlink("usr/lib", root + "/lib")
+        sh(f"cp {program} {root}/bin/alloc")
+        for line in subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout.split("\n"):
+            paths = [word for word in line.split() if word.startswith("/")]
+            for path in paths:
+                sh(f"cp -L {path} {root}/{'lib64' if 'ld-linux' in path else 'usr/lib/x86_64-linux-gnu'}/")
+        for name in ("librt.so.1", "libdl.so.2", "libpthread.so.0"):
+            sh(f"cp -L /lib/x86_64-linux-gnu/{name} {root}/usr/lib/x86_64-linux-gnu/")
+        podman = ["podman", "--runtime", "runc", "--root", self.m.folder + "/podman", "--runroot", "/run/podman-test", "--storage-driver",
+                  "vfs", "--cgroup-manager", "cgroupfs"]
+        sh(f"tar -C {root} -c . | {' '.join(podman)} import - carve-test > /dev/null 2>&1")
+        code, out, err = self.m.carve("slice", "create", "--memory", "4Gi", "--cores", "30", "-o", "id")
+        assert code == 0, err
+        slice_id = out.strip()
+        run = subprocess.run([*podman, "run", "--rm", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit",
+                              "nproc=1000:1000", "--device", "carve.elasticgpu.io/slice=" + slice_id, "carve-test",
+                              "/bin/alloc", "--step", "64Mi"], capture_output=True, text=True, timeout=120)
+        assert run.returncode == 0, run.stderr + run.stdout
+        seen = json.loads(run.stdout)
+        assert seen["total"] == 4 * GIB and seen["out_of_memory"] and seen["bytes"] <= 4 * GIB, run.stdout
+        held = [p for p in self.m.truth("account")["processes"] if p["name"].startswith("alloc")]
+        assert held and held[-1]["explicit_high_bytes"] <= 4 * GIB, held
+        assert list(self.m.slices()) == [slice_id], "it outlives its containers"
+        code, _, err = self.m.carve("slice", "delete", slice_id)
+        assert code == 0, err
+
+
+class SkipTest(Exception):
+    pass
+
+
 def main():
     bin_dir = sys.argv[sys.argv.index("--bin") + 1]
     name = sys.argv[-1]
@@ -367,6 +503,9 @@ def main():
     machine = Machine(bin_dir)
     try:
         getattr(Cases(machine), name)()
+    except SkipTest as skip:
+        print(f"SKIPPED: {skip}")
+        return 77
     except BaseException:
         print(machine.logs()[-6000:])
         raise

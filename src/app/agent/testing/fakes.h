@@ -16,7 +16,7 @@ struct Killed {};
 /// Counts steps that change the world, and dies at one of them.
 struct Fate {
   int step = 0;
-  int die_at = 0;       // 0: never
+  int die_at = 0;  // 0: never
   void before() {
     if (++step == die_at) throw Killed{};
   }
@@ -195,48 +195,5 @@ class FakeProcesses final : public Processes {
   void kill(std::int32_t pid) override { killed.insert(pid); }
   std::set<std::int32_t> killed;
 };
-
-/// One machine that survives its agents.
-struct Machine {
-  Fate fate;
-  FakeGpu gpu;
-  FakePages pages{fate};
-  FakeCgroups cgroups{fate};
-  FakeJournal journal{fate};
-  FakeDevices devices;
-  FakeProcesses processes;
-  ManualClock clock;
-  Log log{[](std::string_view) {}};
-
-  std::unique_ptr<Agent> start(const std::vector<AccessRule>& access = {}) {
-    AgentConfig config;
-    config.slices_folder = "/run/carve/slices";
-    config.access = access;
-    auto agent = std::make_unique<Agent>(
-        config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, {}});
-    const auto restored = agent->restore();
-    if (!restored) return nullptr;
-    return agent;
-  }
-  /// What all views must agree on: the slices that the ledger holds are those whose cgroup has processes.
-  [[nodiscard]] std::set<std::string> running() const {
-    std::set<std::string> ids;
-    for (const auto& [id, members] : cgroups.groups) {
-      if (!members.empty()) ids.insert(id);
-    }
-    return ids;
-  }
-};
-
-inline AllocateRequest ask(std::uint64_t gib, std::uint32_t compute, std::uint32_t count = 1) {
-  AllocateRequest request;
-  request.request.count = count;
-  request.request.memory = MemoryAsk::of(Bytes::gib(gib));
-  request.request.compute = CoreShare(compute);
-  request.name = "job";
-  return request;
-}
-
-inline Caller root(std::int32_t pid = 100) { return {pid, 0, {0}}; }
 
 }  // namespace carve::fakes

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "app/agent/testing/fakes.h"
+
+namespace carve::fakes {
+
+/// One machine that survives its agents.
+struct Machine {
+  Fate fate;
+  FakeGpu gpu;
+  FakePages pages{fate};
+  FakeCgroups cgroups{fate};
+  FakeJournal journal{fate};
+  FakeDevices devices;
+  FakeProcesses processes;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+
+  std::unique_ptr<Agent> start(const std::vector<AccessRule>& access = {}) {
+    AgentConfig config;
+    config.slices_folder = "/run/carve/slices";
+    config.access = access;
+    config.arbiter_settles = std::chrono::seconds(0);
+    auto agent = std::make_unique<Agent>(
+        config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, {}});
+    const auto restored = agent->restore();
+    if (!restored) return nullptr;
+    return agent;
+  }
+  /// What all views must agree on: the slices that the ledger holds are those whose cgroup has processes.
+  [[nodiscard]] std::set<std::string> running() const {
+    std::set<std::string> ids;
+    for (const auto& [id, members] : cgroups.groups) {
+      if (!members.empty()) ids.insert(id);
+    }
+    return ids;
+  }
+};
+
+inline AllocateRequest ask(std::uint64_t gib, std::uint32_t compute, std::uint32_t count = 1) {
+  AllocateRequest request;
+  request.request.count = count;
+  request.request.memory = MemoryAsk::of(Bytes::gib(gib));
+  request.request.compute = CoreShare(compute);
+  request.name = "job";
+  return request;
+}
+
+inline Caller root(std::int32_t pid = 100) { return {pid, 0, {0}}; }
+
+}  // namespace carve::fakes
