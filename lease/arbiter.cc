@@ -9,7 +9,8 @@ constexpr std::uint64_t kVirtualScale = 128;
 constexpr std::uint32_t kPpmPerHundredth = 10'000;
 // A tenant may report anything: no single report counts for more than this.
 constexpr std::uint64_t kLongestReport = 600'000'000'000;
-// Of the time that work was in flight, no more than this part is given back as not used.
+// Of the time that work was in flight, no more than this part is given back as not used; and so much of the time that
+// a holder works it may pause in between.
 constexpr std::uint64_t kMostReturnedPart = 4;
 
 constexpr std::uint64_t min_of(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
@@ -71,6 +72,9 @@ void Arbiter::step(std::uint64_t now_ns, const Observation* observations) {
   const std::uint64_t now = started_ ? max_of(now_ns, last_) : now_ns;
   if (!started_) last_ = now;
   started_ = true;
+  // Somebody waited, so this step was due within a quantum. A longer gap is the arbiter's own (stopped, starved):
+  // the slices went on at their last rates meanwhile, and nobody owes the others what nobody ruled over.
+  if (now - last_ > abi::kHeartbeatMissedNs && best_waiting(last_) >= 0) last_ = now - tuning_.quantum;
   charge(now, observations);
   observe(now, observations);
   rule_holder(now);
@@ -99,7 +103,9 @@ void Arbiter::charge(std::uint64_t now, const Observation* observations) {
     charge_use(slice, used);
     charge_turn(slice, used);
     if (i == holder_ && best_waiting(last_) >= 0) {
-      const std::uint64_t excused = min_of(passed - used, slice.slack);  // its process has to wake up first
+      // Its process has to wake up first, and between two pieces of work a host does something as well.
+      slice.slack = min_of(slice.slack + used / kMostReturnedPart, tuning_.idle_yield);
+      const std::uint64_t excused = min_of(passed - used, slice.slack);
       slice.slack -= excused;
       charge_turn(slice, passed - used - excused);
       slice.unused_turn += passed - used;

@@ -96,7 +96,7 @@ class Arbiter {
     std::uint64_t charged = 0;
     std::int64_t presumed = 0;     // charged by the clock and not measured yet, since settled_at
     std::uint64_t worked = 0;      // time with work in flight since settled_at
-    std::uint64_t slack = 0;       // of this turn: time in which it need not work yet
+    std::uint64_t slack = 0;       // of this turn: pauses for which it is not charged
     std::uint64_t unused_turn = 0; // time it had the card and was not seen to work, since settled_at
     std::uint64_t settled_at = 0;
     std::int64_t tokens = 0;       // ns of card time; `fixed` only
