@@ -27,10 +27,16 @@ class HostThread {
     return *host;
   }
 
-  void add(Task task) {
+  /// Appends the command and the task as one step. The thread runs tasks in this order, so it must
+  /// be the order of the commands: a task may depend on the streams' earlier ones, never on later
+  /// ones.
+  void append(Stream* stream, std::function<void()> function) {
+    // A lock apart from the queue's: appending may wait for a full ring.
+    const std::lock_guard order(order_);
+    const std::uint64_t after = submit(stream, CommandKind::kHost, 0);
     const std::lock_guard lock(mutex_);
     if (!started_) start();
-    tasks_.push_back(std::move(task));
+    tasks_.push_back({stream, stream->index, after - 1, std::move(function)});
     changed_.notify_one();
   }
 
@@ -61,6 +67,7 @@ class HostThread {
     }
   }
 
+  std::mutex order_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;
@@ -71,8 +78,7 @@ class HostThread {
 
 void append_host(Stream* stream, std::function<void()> function) {
   stream->host_pending.fetch_add(1);
-  const std::uint64_t after = submit(stream, CommandKind::kHost, 0);
-  HostThread::get().add({stream, stream->index, after - 1, std::move(function)});
+  HostThread::get().append(stream, std::move(function));
 }
 
 void in_order(Stream* stream, std::function<void()> action) {
