@@ -98,9 +98,8 @@ Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, cons
                 uuid_ + ": " + std::to_string(lease::kMaxSlices) + " slices are on this card, no more fit");
   }
   trace_.added(slice, terms);
-  Place place{grant, account, 0, grant->lease.load_relaxed() >> kModeBits, 0};
-  // A page that was taken over: what was measured under the arbiter before us was charged by it.
-  place.retired_busy_ns = 0 - lease::observe(*account, 0, now_ns()).busy_ns;
+  Place place{grant, account, 0, 0, grant->lease.load_relaxed() >> kModeBits, 0};
+  place.settled_busy_ns = lease::observe(*account, 0, now_ns()).busy_ns;
   places_[static_cast<std::size_t>(slice)] = place;
   kick();
   return slice;
@@ -144,6 +143,12 @@ std::uint64_t CardLoop::charged_ns(int slice) {
   return machine_.charged_ns(slice);
 }
 
+std::uint64_t CardLoop::busy_ns(int slice) {
+  const std::lock_guard lock(mutex_);
+  const Place& place = places_[static_cast<std::size_t>(slice)];
+  return place.retired_busy_ns + lease::observe(*place.account, 0, now_ns()).busy_ns;
+}
+
 void CardLoop::kick() {
   __atomic_fetch_add(&kicked_, 1, __ATOMIC_RELEASE);
   wake_all(&kicked_);
@@ -182,7 +187,7 @@ std::uint64_t CardLoop::step() {
   for (std::size_t i = 0; i < end; ++i) {
     if (!places_[i].account) continue;
     seen_[i] = lease::observe(*places_[i].account, last_, now);
-    seen_[i].busy_ns += places_[i].retired_busy_ns;
+    seen_[i].busy_ns += places_[i].retired_busy_ns - places_[i].settled_busy_ns;
   }
   machine_.step(now, seen_.data());
   trace_.stepped(now, machine_, seen_.data());

@@ -39,12 +39,16 @@ class CardLoop {
   /// A process of the slice is gone, or a new one begins here: empties its slot, whose measured time stays counted.
   void empty_slot(int slice, std::uint32_t slot);
   [[nodiscard]] std::uint64_t charged_ns(int slice);
+  /// GPU time that the slice's processes, those that ended too, say they measured.
+  [[nodiscard]] std::uint64_t busy_ns(int slice);
 
  private:
   struct Place {
     abi::GrantPage* grant = nullptr;
     abi::AccountPage* account = nullptr;
-    std::uint64_t retired_busy_ns = 0;  // of emptied slots; modulo 2^64, as all sums of what tenants say
+    // Modulo 2^64, as all sums of what tenants say.
+    std::uint64_t retired_busy_ns = 0;  // of emptied slots
+    std::uint64_t settled_busy_ns = 0;  // of before a take-over: charged by the arbiter before us
     std::uint32_t epoch_base = 0;       // where the page's epochs stood: they go on, whoever wrote them
     std::uint32_t published = 0;        // the decision that stands in the page
   };

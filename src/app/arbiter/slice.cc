@@ -220,10 +220,10 @@ void Slice::describe(abi::ControlReply* out) {
       const abi::AccountSlot& s = cards_[i].account.page->slots[slot];
       const std::uint64_t contexts = s.context_bytes.load_relaxed();
       state.announced_bytes += s.used_bytes.load_relaxed();
-      state.busy_ns += s.busy_ns.load_relaxed();
       const std::uint64_t each = cards_[i].grant->context_bytes;
       state.contexts += each == 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(contexts / each, 1024));
     }
+    state.busy_ns = cards_[i].loop->busy_ns(cards_[i].number);
     state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);
   }
   for (const auto& [slot, member] : members_) out->pids[out->pid_count++] = member.pid;

@@ -88,6 +88,7 @@ TEST_F(ArbiterTest, AKilledProcessGivesItsSlotBack) {
       auto mine = hello(runtime_, "kill");
       if (!mine || mine->welcome.slot != 1) _exit(1);
       mine->card().slot->used_bytes.store_seq_cst(1 << 20);
+      mine->card().slot->busy_ns.store_seq_cst(1000);
       mine->card().slot->busy.store_seq_cst(1);
     });
     ASSERT_TRUE(child.wait_ready()) << "round " << round << ": not slot 1";
@@ -96,6 +97,7 @@ TEST_F(ArbiterTest, AKilledProcessGivesItsSlotBack) {
     child.kill();
     EXPECT_TRUE(eventually([&] { return second.used_bytes.load_seq_cst() == 0 && second.busy.load_seq_cst() == 0; }));
     EXPECT_TRUE(eventually([&] { return listed("kill")->processes.size() == 1; }));
+    EXPECT_EQ(listed("kill")->cards[0].busy_ns, 1000U * static_cast<unsigned>(round + 1)) << "time never goes back";
   }
 }
 

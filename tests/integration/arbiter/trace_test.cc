@@ -1,0 +1,71 @@
+#include "app/arbiter/trace.h"
+
+#include <fstream>
+
+#include "tests/integration/arbiter/fixture.h"
+
+// What was decided in real time is decided again from the recorded inputs; other inputs decide otherwise.
+namespace carve::arbiter_test {
+namespace {
+
+class TraceTest : public ArbiterTest {
+ protected:
+  std::string trace() override { return runtime_ + "/trace"; }
+  std::string file() { return runtime_ + "/trace.GPU-0"; }
+  /// Three slices work against each other, one comes and goes.
+  void live() {
+    put(order("a", 50));
+    put(order("b", 30));
+    put(order("c", 20, ShareClass::kFixed));
+    RawClient a = connect("a");
+    RawClient b = connect("b");
+    RawClient c = connect("c");
+    {
+      Works first(a.card());
+      Works second(b.card(), 300'000);
+      Works third(c.card(), 2'000'000);
+      usleep(300'000);
+      put(order("b", 10));
+      usleep(200'000);
+    }
+    ASSERT_TRUE(agent_->drop("b"));
+    usleep(50'000);
+    arbiter_->stop_nicely();  // the trace is whole
+  }
+};
+
+TEST_F(TraceTest, ReplayedItDecidesTheSame) {
+  live();
+  const auto same = arbiter::replay(file());
+  ASSERT_TRUE(same) << same.error().what;
+  EXPECT_GT(same->decisions, 100U);
+  EXPECT_GT(same->changes, 30U);
+  EXPECT_EQ(same->most_slices, 3);
+  EXPECT_EQ(same->differ, 0U);
+}
+
+TEST_F(TraceTest, WithOneInputChangedItDoesNot) {
+  live();
+  const auto other = arbiter::replay(file(), 50);
+  ASSERT_TRUE(other);
+  EXPECT_GT(other->differ, 0U);
+}
+
+TEST_F(TraceTest, ATraceThatIsNoneIsRefusedAndACutOneReadAsFarAsItGoes) {
+  live();
+  std::ifstream in(file(), std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  const auto write = [&](const std::string& bytes) {
+    std::ofstream(runtime_ + "/other", std::ios::binary | std::ios::trunc) << bytes;
+    return arbiter::replay(runtime_ + "/other");
+  };
+  const auto cut = write(whole.substr(0, whole.size() / 2));
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(cut->differ, 0U);
+  EXPECT_FALSE(write("CARVTRC9" + whole.substr(8)));
+  EXPECT_FALSE(write(""));
+  EXPECT_FALSE(arbiter::replay(runtime_ + "/no-such-file"));
+}
+
+}  // namespace
+}  // namespace carve::arbiter_test
