@@ -245,6 +245,13 @@ class Cases:
         until("another arbiter", 10, lambda: self.m.pid_of("arbiter") != arbiter)
         time.sleep(1)
         self.assert_shares("arbiter killed, 1 s after the next one", pids, (30, 70), 5)
+        agent, arbiter = self.m.pid_of("agent"), self.m.pid_of("arbiter")
+        os.kill(arbiter, signal.SIGKILL)
+        os.kill(agent, signal.SIGKILL)
+        until("both again", 10, lambda: self.m.pid_of("arbiter") != arbiter and self.m.pid_of("agent") != agent
+              and self.m.carve("inspect")[0] == 0)
+        time.sleep(1)
+        self.assert_shares("both killed, 1 s after they are back", pids, (30, 70), 5)
         until("all is well", 5, lambda: self.m.view()["arbiter_state"] == "ok")
         used = {s["cards"][0]["delivered_percent"] > 5 for s in self.m.slices().values()}
         assert used == {True}, self.m.slices()
