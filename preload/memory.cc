@@ -13,13 +13,33 @@ lease::MemoryAccount account_of(const Card& card) { return {*card.grant, *card.a
 constexpr std::uint32_t kCareful = 256;  // requests
 constexpr int kAttempts = 4;
 
+/// Counts what this process announced a second time, where only it can write. Somebody of the slice who writes to
+/// the account page, or punches a hole into it, makes this process forget nothing of its own.
+bool reserve(Card& card, lease::MemoryAccount account, std::uint64_t bytes) {
+  if (!account.reserve(bytes)) {
+    return false;
+  }
+  std::uint64_t& held = memory.held[index_of(card)];
+  const std::uint64_t mine = __atomic_load_n(&held, __ATOMIC_RELAXED) + bytes;
+  const std::uint64_t announced = card.slot->used_bytes.load_relaxed();
+  if (__builtin_expect(announced < mine, 0)) {
+    const std::uint64_t all = account.used();
+    const std::uint64_t others = all > announced ? all - announced : 0;
+    if (others > account.limit() || mine > account.limit() - others) {
+      return false;  // the page is not to be trusted with taking the announcement back
+    }
+  }
+  __atomic_fetch_add(&held, bytes, __ATOMIC_RELAXED);
+  return true;
+}
+
 /// For some time after a refusal this looks before it announces: an announcement that is withdrawn again, and a
 /// process may be preempted in between, keeps others from what is free. Who saw room and lost a race looks again.
 bool announce(Card& card, std::uint64_t bytes) {
   std::uint32_t& careful = memory.careful[index_of(card)];
-  lease::MemoryAccount account = account_of(card);
+  const lease::MemoryAccount account = account_of(card);
   if (__builtin_expect(__atomic_load_n(&careful, __ATOMIC_RELAXED) == 0, 1)) {
-    if (account.reserve(bytes)) {
+    if (reserve(card, account, bytes)) {
       return true;
     }
     __atomic_store_n(&careful, kCareful, __ATOMIC_RELAXED);
@@ -31,7 +51,7 @@ bool announce(Card& card, std::uint64_t bytes) {
       __atomic_store_n(&careful, kCareful, __ATOMIC_RELAXED);
       return false;
     }
-    if (account.reserve(bytes)) {
+    if (reserve(card, account, bytes)) {
       const std::uint32_t left = __atomic_load_n(&careful, __ATOMIC_RELAXED);
       __atomic_store_n(&careful, left == 0 ? 0 : left - 1, __ATOMIC_RELAXED);
       return true;
@@ -69,6 +89,7 @@ bool charge(Card& card, std::uint64_t bytes) {
 
 void give_back(Card& card, std::uint64_t bytes) {
   if (bytes != 0) {
+    __atomic_fetch_sub(&memory.held[index_of(card)], bytes, __ATOMIC_RELAXED);
     account_of(card).release(bytes);
   }
 }

@@ -38,6 +38,7 @@ struct alignas(4096) Memory {
   Table<4> objects;     // VMM handles, contexts, arrays, graphs, imports
   Lock small_lock[kMaxCards];
   std::uint64_t small_bytes[kMaxCards];  // under `small_lock`
+  std::uint64_t held[kMaxCards];     // all that is announced, counted once more where nobody else can write
   std::uint32_t careful[kMaxCards];  // requests for which the sum is looked at first
   Pool pools[kMaxPools];
   std::uint32_t pool_count;

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Runs every attack from inside a slice of `carve run` and prints what came of it: held (the program never had more
+than its slice), or caught in N ms (it had more, the node saw it and acted). Read from the simulated driver's account,
+and from nothing else. Beside each attack a neighbour computes in a slice of its own; its share may not suffer.
+
+attack_table.py --bin <build>/bin. Exit code 77: skipped, with the reason; 1: something was neither.
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "integration", "node"))
+from machine import Machine, cgroup2_mount, enter_private_namespace, until  # noqa: E402
+
+MIB = 1 << 20
+LIMIT = 2048 * MIB
+TRIED = 4096 * MIB
+HOLD_MS = 1500
+SECOND = 1.0
+
+# name → what has to come of it. "either": held, or caught within a second.
+ATTACKS = {
+    "plain": "held", "cleared-environment": "held", "rtld-next": "held", "rtld-deepbind": "held",
+    "dlmopen": "held", "get-proc-address": "held", "versioned-name": "held", "fork": "held",
+    "exec-child": "held", "setuid-child": "held",
+    "driver-file-after": "either", "driver-file-before": "either", "own-copy": "either", "static-client": "either",
+    "pages-truncated": "either", "pages-locked": "either", "pages-noise": "either", "pages-lied": "either",
+    "grant-written": "held", "stopped-in-lease": "either",
+}
+
+
+class Table:
+    def __init__(self, machine):
+        self.m = machine
+        self.card = None
+        self.problems = []
+
+    def account(self):
+        return self.m.truth("account")["processes"]
+
+    def start_neighbour(self):
+        self.neighbour = self.m.start("run", "--memory", "2Gi", "--cores", "50", "--share", "burst", "--",
+                                      self.m.program("carve-sample-spin"), "--seconds", "600", "--kernel-us", "500")
+        self.neighbour_pid = until("the neighbour computes", 10, self.spinning)
+        self.card = next(p["card"] for p in self.account() if p["pid"] == self.neighbour_pid)
+
+    def spinning(self):
+        return next((p["pid"] for p in self.account() if p["alive"] and p["launches"] > 100), None)
+
+    def neighbour_share(self, since_ns, until_ns):
+        """Per cent of the card that the neighbour got between two moments; None when that was too short to say."""
+        rows = self.m.truth("windows", "--ms", "100", "--since", str(since_ns))["windows"]
+        inside = [r for r in rows if r["start_ns"] >= since_ns and r["start_ns"] + 100_000_000 <= until_ns]
+        windows = {r["start_ns"] for r in inside}
+        got = sum(r["gpu_ns"] for r in inside if r["pid"] == self.neighbour_pid)
+        return got / (len(windows) * 1e6) if len(windows) >= 5 else None
+
+    def command_of(self, name):
+        if name == "static-client":
+            return [self.m.program("carve-attack-static"), str(TRIED), str(HOLD_MS)]
+        return [self.m.program("carve-attack"), name, "--bytes", str(TRIED), "--hold-ms", str(HOLD_MS)]
+
+    def run(self, name):
+        """→ (verdict, most bytes held at once, ms over the limit, share of the neighbour)"""
+        before = {p["pid"] for p in self.account()}
+        since = time.monotonic_ns()
+        process = self.m.start("run", "--memory", "2Gi", "--cores", "30", "--share", "burst", "--", *self.command_of(name))
+        most, first_over, last_over = 0, None, None
+        stopped_at = None
+        deadline = time.monotonic() + 20
+        while process.poll() is None and time.monotonic() < deadline:
+            rows = [p for p in self.account() if p["pid"] not in before and p["alive"]]
+            held = sum(p["explicit_bytes"] for p in rows)
+            most = max(most, held)
+            if held > LIMIT:
+                first_over = first_over or time.monotonic()
+                last_over = time.monotonic()
+            if name == "stopped-in-lease" and stopped_at is None and any(state_of(p["pid"]) == "T" for p in rows):
+                stopped_at = time.monotonic()
+            if stopped_at is not None and time.monotonic() - stopped_at > 2.5:
+                process.kill()  # nobody has to kill who only stopped: what counts is the neighbour
+            time.sleep(0.01)
+        if process.poll() is None:
+            process.kill()
+            self.problems.append(f"{name}: did not end")
+        out, err = process.communicate()
+        # Who was caught at once leaves too little to judge the neighbour by; what comes after belongs to it as well.
+        time.sleep(max(0.0, 1.0 - (time.monotonic_ns() - since) / 1e9))
+        end = time.monotonic_ns()
+        if process.returncode == 3 or '"missing"' in out:
+            return "missing: " + out.strip() + err.strip(), most, 0, None
+        over = 0 if first_over is None else (last_over - first_over) * 1000
+        verdict = "held" if first_over is None else f"caught in {over:.0f} ms"
+        if first_over is None and '"attack"' not in out and name != "static-client":
+            verdict = "held (ended: %s)" % (err.strip().split("\n")[-1] or process.returncode)
+        return verdict, most, over, self.neighbour_share(since, end)
+
+    def judge(self, name, wanted, verdict, over, share):
+        if verdict.startswith("missing"):
+            return "MISSING"
+        if wanted == "held" and not verdict.startswith("held"):
+            return "NOT HELD"
+        if over > SECOND * 1000:
+            return "TOO LATE"
+        if share is None or share < 45:
+            return "NEIGHBOUR HURT"
+        return "ok"
+
+    def print(self):
+        print(f"slice: {LIMIT // MIB} MiB, tried: {TRIED // MIB} MiB; neighbour: 50 of 100 beside 30; "
+              "all figures from the simulated driver")
+        print(f"{'attack':<22}{'outcome':<26}{'most held, MiB':>16}{'neighbour got, %':>20}  judgement")
+        for name, wanted in ATTACKS.items():
+            verdict, most, over, share = self.run(name)
+            judgement = self.judge(name, wanted, verdict, over, share)
+            print(f"{name:<22}{verdict:<26}{most / MIB:>16.0f}{-1 if share is None else share:>20.1f}  {judgement}", flush=True)
+            if judgement != "ok":
+                self.problems.append(f"{name}: {judgement}")
+            if self.neighbour.poll() is not None:
+                self.problems.append(f"{name}: the neighbour ended")
+                self.start_neighbour()
+
+
+def state_of(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "?"
+
+
+def main():
+    if os.geteuid() != 0 or cgroup2_mount() is None:
+        print("SKIPPED: needs root and a cgroup2 mount")
+        return 77
+    enter_private_namespace()
+    machine = Machine(sys.argv[sys.argv.index("--bin") + 1], "t4x1")
+    table = Table(machine)
+    try:
+        machine.up()
+        table.start_neighbour()
+        table.print()
+    except BaseException:
+        print(machine.logs()[-6000:])
+        raise
+    finally:
+        machine.close()
+    print(f"attacks: {len(ATTACKS)} tried, {len(table.problems)} uncovered")
+    for problem in table.problems:
+        print("  " + problem)
+    return 1 if table.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
