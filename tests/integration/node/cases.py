@@ -262,6 +262,7 @@ class Cases:
     def test_the_second_line_catches_a_driver_beside_the_library(self):
         self.m.up()
         copy = os.path.join(os.path.dirname(self.m.bin), "sim", "lib")
+        time.sleep(1.2)  # an arbiter's word on who is registered counts from its second second on
         start = time.monotonic()
         child = self.m.start("run", "--memory", "1Gi", "--", "env", "LD_LIBRARY_PATH=" + copy,
                              self.m.program("carve-sample-alloc"), "--step", "64Mi", "--target", "3Gi", "--hold", "60")
@@ -271,7 +272,7 @@ class Cases:
         events = [e for e in self.m.view()["events"] if e["kind"] == "breach-unregistered"]
         assert events and f"process {child.pid}" in events[0]["text"], events
         print(f"caught {took * 1000:.0f} ms after its start")
-        assert took < 2.5, took
+        assert took < 1.5, took  # with the start of the program; two rounds of the watchdog
         code, out, _ = self.m.carve("doctor", *self.m.host)
         assert code == 1 and "second line acted" in out, out
 
@@ -352,6 +353,8 @@ class Cases:
         first = until("a worker", 5, worker)
         os.kill(first, signal.SIGKILL)
         second = until("another worker", 10, lambda: worker() not in (None, first) and worker())
+        # A worker that initialises cards has 15 s; one that is asked for their use has 1 s.
+        until("healed", 15, lambda: self.m.view()["gpu_state"] == "ok")
         os.kill(second, signal.SIGSTOP)
         until("named", 10, lambda: any(e["kind"] == "driver-hanging" for e in self.m.view()["events"]))
         until("healed", 15, lambda: self.m.view()["gpu_state"] == "ok" and worker() not in (None, second))
