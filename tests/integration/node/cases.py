@@ -459,6 +459,46 @@ class Cases:
         assert code == 1 and "no slice" in err, err
 
 
+    # -- words --------------------------------------------------------------------------------------------
+
+    def test_every_command_has_help_with_an_example(self):
+        for command in ("", "up", "down", "agent", "arbiter", "run", "slice create", "slice delete", "slice list",
+                        "inspect", "top", "doctor", "version", "completion"):
+            code, out, err = self.m.carve(*command.split(), "--help")
+            assert code == 0 and "carve " in out, (command, err)
+            assert "Example" in out or "Start here" in out, command
+
+    def test_version_names_commit_and_page_abi(self):
+        code, out, _ = self.m.carve("version")
+        assert code == 0 and "commit " in out and "page ABI " in out, out
+
+    def test_completion_completes(self):
+        script = ("source <(%s/carve completion bash); COMP_WORDS=(carve %s); COMP_CWORD=%d; _carve; "
+                  "echo ${COMPREPLY[@]}")
+
+        def complete(words, index):
+            return subprocess.run(["bash", "-c", script % (self.m.bin, words, index)], capture_output=True, text=True,
+                                  check=True).stdout.split()
+        assert complete("ins", 1) == ["inspect"]
+        assert complete("run --mem", 2) == ["--memory"]
+        assert complete("slice cr", 2) == ["create"]
+        assert complete("slice create --sh", 3) == ["--share"]
+        assert self.m.carve("completion", "zsh")[1].startswith("autoload")
+
+    def test_top_is_live_on_a_terminal_and_one_object_as_json(self):
+        self.m.up()
+        main, other = pty.openpty()
+        live = subprocess.Popen([self.m.bin + "/carve", "top", "--every", "100ms"], stdout=other, stdin=other)
+        self.m.children.append(live)
+        text = b""
+        while text.count(b"H200 (SIMULATED)") < 4:
+            text += os.read(main, 65536)
+        live.send_signal(signal.SIGINT)
+        assert live.wait(timeout=10) == 0
+        assert text.startswith(b"\x1b[?1049h")
+        code, out, err = self.m.carve("top", "--once", "-o", "json")
+        assert code == 0 and len(json.loads(out)["cards"]) == 2, err
+
     def test_podman_runs_a_container_in_a_slice(self):
         for program in ("podman", "runc"):
             if subprocess.run(["which", program], capture_output=True).returncode != 0:
