@@ -3,6 +3,10 @@ enable_testing()
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
+# What a sanitizer's or the fuzz stage builds, rather than everything.
+add_custom_target(unit_tests)
+add_custom_target(fuzzers)
+
 # carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60])
 # Every gtest case is one ctest test, so that the closing line counts what really ran.
 function(carve_test name)
@@ -15,6 +19,9 @@ function(carve_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE carve_options ${ARG_USES} GTest::gtest GTest::gmock GTest::gtest_main)
+  if(ARG_LABEL STREQUAL unit)
+    add_dependencies(unit_tests ${name})
+  endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
 endfunction()
@@ -32,6 +39,7 @@ function(carve_fuzzer name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE carve_options ${ARG_USES})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  add_dependencies(fuzzers ${name})
   set(work ${CMAKE_BINARY_DIR}/corpus/${name})
   file(MAKE_DIRECTORY ${work})
   set(seeds)

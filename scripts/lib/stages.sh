@@ -4,17 +4,22 @@
 passed=0 failed=0 skipped=0
 failures=()
 skips=()
+repeated=()
 
 # ctest_stage PRESET SELECTION: all tests of build/PRESET that SELECTION (ctest's own flags) picks.
+#
+# Tests of shares in real time can miss a bound when something else takes the machine's two cores for a moment: a
+# test that fails may run once more, and is named in the closing lines when it needed that.
 ctest_stage() {
-  local preset=$1 selection=$2 report line
+  local preset=$1 selection=$2 report log
   report=$CARVE_ROOT/build/$preset/results.xml
+  log=$CARVE_ROOT/build/$preset/test.log
   say "testing ($preset)"
   rm -f "$report"
-  # The tests that fork load or measure shares are marked RUN_SERIAL; the others share the cores.
   # shellcheck disable=SC2086
   (cd "$CARVE_ROOT/build/$preset" &&
-   ctest --output-on-failure --timeout 600 -j "$(nproc)" --output-junit "$report" $selection)
+   ctest --output-on-failure --timeout 600 -j "$(nproc)" --repeat until-pass:2 --output-junit "$report" $selection) |
+    tee "$log"
   [ -s "$report" ] || { failed=$((failed + 1)); failures+=("$preset: no test report"); return; }
   while IFS=$'\t' read -r state name reason; do
     case "$state" in
@@ -23,27 +28,31 @@ ctest_stage() {
       *) skipped=$((skipped + 1)); skips+=("$preset: $name: $reason") ;;
     esac
   done < <(python3 "$CARVE_ROOT/tools/junit_rows" "$report")
+  while read -r name; do repeated+=("$preset: $name"); done < <(
+    awk '/Test +#[0-9]+: /{n=$0; sub(/.*Test +#[0-9]+: /,"",n); sub(/ \.\.\..*/,"",n)
+         if (/Failed|Timeout|SEGFAULT|Abort/) bad[n]=1; else if (/Passed/ && bad[n]) print n}' "$log")
 }
 
 # bench_stage: the cost benchmark against 1.5 times its budgets (design: budgets), once more when noisy.
 bench_stage() {
-  local bench
+  local bench=$CARVE_ROOT/build/release/bin/carve-bench-calls
   say "measuring costs (release build, this machine)"
-  for bench in "$CARVE_ROOT"/build/release/bin/carve-bench-calls; do
-    if [ ! -x "$bench" ]; then
-      failed=$((failed + 1)); failures+=("bench: $(basename "$bench") was not built")
-    elif "$bench" --check || { say "beyond a budget: measuring once more, the machine may be busy"; "$bench" --check; }; then
-      passed=$((passed + 1))
-    else
-      failed=$((failed + 1)); failures+=("bench: $(basename "$bench") --check")
-    fi
-  done
+  if [ ! -x "$bench" ]; then
+    failed=$((failed + 1)); failures+=("bench: carve-bench-calls was not built")
+  elif "$bench" --check; then
+    passed=$((passed + 1))
+  elif say "beyond a budget: measuring once more, the machine may be busy"; "$bench" --check; then
+    passed=$((passed + 1)); repeated+=("bench: carve-bench-calls --check")
+  else
+    failed=$((failed + 1)); failures+=("bench: carve-bench-calls --check")
+  fi
 }
 
 # summary SECONDS: the closing lines; exits non-zero when a test failed or none ran.
 summary() {
   echo
   [ ${#skips[@]} -eq 0 ] || { echo "skipped, and why:"; printf '  %s\n' "${skips[@]}"; }
+  [ ${#repeated[@]} -eq 0 ] || { echo "passed only the second time:"; printf '  %s\n' "${repeated[@]}"; }
   [ ${#failures[@]} -eq 0 ] || { echo "failed:"; printf '  %s\n' "${failures[@]}"; }
   echo "took $(($1 / 60)) min $(($1 % 60)) s on $(nproc) cores"
   echo "$passed passed, $failed failed, $skipped skipped"
