@@ -127,6 +127,7 @@ class Agent final : public AgentApi {
   std::string journal_error_;
   std::string arbiter_error_;
   Code arbiter_code_ = Code::kUnavailable;
+  std::map<std::pair<std::string, std::size_t>, Bytes> overheads_;  // of the last round; watch() only
   bool arbiter_ok_ = false;
   bool arbiter_asked_ = false;
   Clock::Time arbiter_since_{};  // answers since then

@@ -110,7 +110,7 @@ void Agent::watch() {
                        slice.announced,
                        {}};
       for (std::size_t i = 0; i < slice.slices.size(); ++i) {
-        one.delivered_percent.push_back(slice.delivered_percent(i));
+        one.delivered_percent.push_back(slice.accounted_percent(i));
       }
       watched.push_back(std::move(one));
     }
@@ -124,10 +124,16 @@ void Agent::watch() {
   }
   for (const auto& breach : breaches) act(breach);
   if (!usage || !pages_known) return;
-  for (const auto& [where, bytes] : Watchdog::overheads(watched, sightings)) {
+  auto overheads = Watchdog::overheads(watched, sightings);
+  for (const auto& [where, bytes] : overheads) {
+    // The smaller of two rounds: the driver's list and the pages are read one after the other, and what is
+    // freed in between looks like overhead once. What the driver really keeps is there in both.
+    const auto before = overheads_.find(where);
+    const Bytes lasting = before == overheads_.end() ? Bytes() : std::min(before->second, bytes);
     static_cast<void>(
-        world_.pages.set_overhead(where.first, static_cast<std::uint32_t>(where.second), bytes));
+        world_.pages.set_overhead(where.first, static_cast<std::uint32_t>(where.second), lasting));
   }
+  overheads_ = std::move(overheads);
 }
 
 void Agent::act(const Breach& breach) {
