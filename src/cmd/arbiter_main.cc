@@ -13,7 +13,7 @@ std::unique_ptr<Pages> make_pages(const HostOptions& options) {
   return std::make_unique<ArbiterClient>(options.runtime_dir + "/arbiter/control");
 }
 
-int run_arbiter(const HostOptions& options) {
+int run_arbiter(const HostOptions& options, const std::string& trace) {
   sigset_t stop_signals;
   ::sigemptyset(&stop_signals);
   ::sigaddset(&stop_signals, SIGTERM);
@@ -29,6 +29,7 @@ int run_arbiter(const HostOptions& options) {
   }).detach();  // ends with the process
   arbiter::Options arbiter;
   arbiter.runtime_folder = options.runtime_dir;
+  arbiter.trace_path = trace;
   const auto ran = arbiter::run(arbiter, log, stop.get_token());
   return ran ? kExitOk : report(ran.error());
 }

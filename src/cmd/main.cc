@@ -19,6 +19,7 @@ struct Everything {
   SliceOptions create, remove, list;
   ViewOptions inspect, top, doctor, version;
   HostOptions agent, arbiter;
+  std::string arbiter_trace;
   std::string worker_root;
   bool standalone = false;
   std::string shell;
@@ -118,6 +119,10 @@ void server_commands(CLI::App& app, Everything& all) {
   agent->footer("Example:\n  carve agent --standalone --runtime-dir /run/carve");
   auto* arbiter = app.add_subcommand("arbiter", "the arbiter process (started by `carve up`)");
   host_flags(arbiter, &all.arbiter, false);
+  arbiter
+      ->add_option("--trace", all.arbiter_trace,
+                   "write every decision to PREFIX.<card's UUID>; carve-trace-replay plays it again")
+      ->type_name("PREFIX");
   arbiter->footer("Example:\n  carve arbiter --runtime-dir /run/carve");
   auto* worker =
       app.add_subcommand("nvml-worker", "the process that loads the vendor's library (started by the agent)");
@@ -246,7 +251,7 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
       {"up", &all.up.host, [&] { return run_up(all.up); }},
       {"down", &all.down.host, [&] { return run_down(all.down); }},
       {"agent", &all.agent, [&] { return run_agent(all.agent); }},
-      {"arbiter", &all.arbiter, [&] { return run_arbiter(all.arbiter); }},
+      {"arbiter", &all.arbiter, [&] { return run_arbiter(all.arbiter, all.arbiter_trace); }},
       {"run", &all.run.host, [&] { return run_command(all.run); }},
       {"create", &all.create.host, [&] { return slice_create(all.create); }},
       {"delete", &all.remove.host, [&] { return slice_delete(all.remove); }},
