@@ -65,7 +65,7 @@ CUresult metered(std::uint64_t work, Where where, Call call) {
     return metered(work, stream, [&] { return CARVE_DRIVER(symbol) args; });                    \
   }                                                                                             \
   CARVE_EXPORT CUresult symbol params {                                                         \
-    if (__builtin_expect(__atomic_load_n(&process.duty, __ATOMIC_RELAXED) == Duty::kNone, 1)) { \
+    if (__builtin_expect(known_duty() == Duty::kNone, 1)) {                                     \
       return CARVE_DRIVER(symbol) args;                                                         \
     }                                                                                           \
     return metered_##symbol args;                                                               \

@@ -85,10 +85,19 @@ CUresult begin_work_slowly(CardMeter* card, LaneSlot* slot, std::uint64_t key, C
 /// After the driver's call: what was announced stands, or is withdrawn when the driver refused it.
 void end_work_slowly(Ticket& ticket, CUresult result);
 
-/// The calling thread's lane, known by its thread pointer: TLS of our own would keep the library from loading
-/// under musl, and costs more.
+/// What the calling thread is known by: TLS of our own would keep the library from loading under musl, and costs more.
+inline std::uintptr_t thread_pointer() {
+#if defined(__x86_64__)
+  std::uintptr_t self;  // not every clang has the builtin here
+  __asm__("movq %%fs:0, %0" : "=r"(self));
+  return self;
+#else
+  return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+#endif
+}
+
 inline LaneSlot* own_lane(CardMeter& card) {
-  const auto self = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  const std::uintptr_t self = thread_pointer();
   LaneSlot& home = card.lanes[(self * 0x9E3779B97F4A7C15ULL) >> 58];
   return __builtin_expect(__atomic_load_n(&home.thread, __ATOMIC_RELAXED) == self, 1) ? &home
                                                                                      : find_lane(card, self);

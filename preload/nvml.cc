@@ -110,7 +110,7 @@ Duty connect_slowly() {
     return Duty::kUnknown;
   }
   const Duty found = unlimited(process) ? Duty::kNone : Duty::kMeter;
-  __atomic_store_n(&process.duty, found, __ATOMIC_RELEASE);
+  publish_duty(found);
   return found;
 }
 

@@ -48,11 +48,18 @@ extern Process process;
 /// to 5 s when no arbiter answers; afterwards one load. kUnknown: there is no slice or no arbiter, or the driver
 /// is not initialised; answer `refusal()`.
 Duty connect_slowly();
+inline Duty known_duty() {
+  Duty now;
+  __atomic_load(&process.duty, &now, __ATOMIC_ACQUIRE);
+  return now;
+}
 inline Duty duty() {
-  const Duty now = __atomic_load_n(&process.duty, __ATOMIC_ACQUIRE);
+  const Duty now = known_duty();
   return __builtin_expect(now != Duty::kUnknown, 1) ? now : connect_slowly();
 }
 
+/// Once everything else is in place.
+inline void publish_duty(Duty found) { __atomic_store(&process.duty, &found, __ATOMIC_RELEASE); }
 inline CUresult refusal() { return __atomic_load_n(&process.refusal, __ATOMIC_RELAXED); }
 
 /// The card a CUdevice stands for, by UUID; null when it is none of the slice's.

@@ -100,7 +100,7 @@ Duty connect_slowly() {
   match_cards(devices);
   attach_gates();
   const Duty found = unlimited(process) ? Duty::kNone : Duty::kMeter;
-  __atomic_store_n(&process.duty, found, __ATOMIC_RELEASE);
+  publish_duty(found);
   return found;
 }
 

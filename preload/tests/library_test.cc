@@ -222,6 +222,31 @@ TEST_F(Library, AForkedChildConnectsForItself) {
   EXPECT_EQ(slice_->connections(), 2U);
 }
 
+std::size_t threads_now() {
+  std::size_t count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    count += task.path().empty() ? 0 : 1;
+  }
+  return count;
+}
+
+TEST_F(Library, TheHelperThreadIsMadeAgainAfterFork) {
+  start_slice(64 * kMiB);
+  using Launch = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                          void**, void**);
+  EXPECT_EQ(in_child([this] {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    auto* launch = function<Launch>(library, "cuLaunchKernel");
+    const auto run = [&] { return launch(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); };
+    if (start(library) != 0 || threads_now() != 1) return 1;
+    if (run() != 0 || threads_now() != 2) return 2;
+    return in_child([&] {
+      if (threads_now() != 1 || start(library) != 0 || threads_now() != 1) return 11;
+      return run() == 0 && threads_now() == 2 ? 0 : 12;
+    });
+  }), 0);
+}
+
 TEST_F(Library, EveryHookIsFoundUnderBothNames) {
   start_slice(64 * kMiB);
   for (const char* name : {"libcuda.so.1", "libcuda.so"}) {
@@ -305,10 +330,7 @@ Host look() {
       host.descriptors.push_back(link + target);
     }
   }
-  host.threads = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    host.threads += task.path().empty() ? 0 : 1;
-  }
+  host.threads = threads_now();
   return host;
 }
 
