@@ -25,7 +25,8 @@ struct PageProcess {
 struct PageCard {
   CardId card;
   Bytes announced;            // explicit allocations and contexts
-  std::uint64_t busy_ns = 0;  // GPU time, ever growing
+  std::uint64_t busy_ns = 0;     // GPU time as its processes measured it, ever growing
+  std::uint64_t charged_ns = 0;  // card time as the arbiter accounts it: grows during a long kernel too
   std::uint32_t contexts = 0;
 };
 

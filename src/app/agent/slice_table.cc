@@ -13,12 +13,14 @@ std::optional<std::size_t> LiveSlice::card_index(const CardId& card) const {
 }
 
 void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
-  Sample sample{now, std::vector<std::uint64_t>(slices.size(), 0)};
+  const std::vector<std::uint64_t> zeros(slices.size(), 0);
+  Sample sample{now, zeros, zeros};
   announced.assign(slices.size(), Bytes());
   for (const auto& card : pages.cards) {
     const auto index = card_index(card.card);
     if (!index) continue;
     sample.busy_ns[*index] = card.busy_ns;
+    sample.charged_ns[*index] = card.charged_ns;
     announced[*index] = card.announced;
   }
   registered.clear();
@@ -27,7 +29,7 @@ void LiveSlice::take(const PageSlice& pages, Clock::Time now) {
   while (samples.size() > 2 && samples.front().at + std::chrono::seconds(2) < now) samples.pop_front();
 }
 
-double LiveSlice::delivered_percent(std::size_t index) const {
+double LiveSlice::grown_percent(std::vector<std::uint64_t> Sample::*counter, std::size_t index) const {
   if (samples.size() < 2) return 0;
   const Sample& last = samples.back();
   // The youngest sample that is at least a second old, or the oldest there is.
@@ -36,10 +38,16 @@ double LiveSlice::delivered_percent(std::size_t index) const {
     if (last.at - sample.at >= std::chrono::seconds(1)) first = &sample;
   }
   const auto span = static_cast<double>((last.at - first->at).count());
-  const std::uint64_t before = first->busy_ns[index];
-  const std::uint64_t after = last.busy_ns[index];
+  const std::uint64_t before = (first->*counter)[index];
+  const std::uint64_t after = (last.*counter)[index];
   if (span <= 0 || after <= before) return 0;
   return std::min(100.0, 100.0 * static_cast<double>(after - before) / span);
+}
+
+double LiveSlice::delivered_percent(std::size_t index) const { return grown_percent(&Sample::busy_ns, index); }
+
+double LiveSlice::accounted_percent(std::size_t index) const {
+  return std::max(delivered_percent(index), grown_percent(&Sample::charged_ns, index));
 }
 
 std::string plain_name(const std::string& text) {

@@ -28,7 +28,8 @@ struct LiveSlice {
   // What the pages last said, and when: for delivered compute.
   struct Sample {
     Clock::Time at;
-    std::vector<std::uint64_t> busy_ns;  // per card
+    std::vector<std::uint64_t> busy_ns;     // per card
+    std::vector<std::uint64_t> charged_ns;  // per card
   };
   std::deque<Sample> samples;
   std::vector<Bytes> announced;          // per card
@@ -43,6 +44,10 @@ struct LiveSlice {
   void take(const PageSlice& pages, Clock::Time now);
   /// GPU time delivered on card `index` in the last second, in per cent, by the pages.
   [[nodiscard]] double delivered_percent(std::size_t index) const;
+  /// The larger of that and what the arbiter charged: what the slice may have used without going around anything.
+  [[nodiscard]] double accounted_percent(std::size_t index) const;
+  /// Growth of a counter over the last second, in per cent of the time.
+  [[nodiscard]] double grown_percent(std::vector<std::uint64_t> Sample::*counter, std::size_t index) const;
 };
 
 inline constexpr char kPart[] = "main";

@@ -21,7 +21,7 @@ struct WatchedSlice {
   std::vector<Slice> cards;
   std::set<std::int32_t> registered;      // said hello
   std::vector<Bytes> announced;           // per card
-  std::vector<double> delivered_percent;  // per card, by the pages
+  std::vector<double> delivered_percent;  // per card, by the pages or the arbiter, the larger
 };
 
 /// One process on one card in one round; `slice` is whose it is by the kernel's word, empty: foreign.

@@ -276,6 +276,19 @@ class Cases:
         code, out, _ = self.m.carve("doctor", *self.m.host)
         assert code == 1 and "second line acted" in out, out
 
+    def test_honest_jobs_are_left_alone_by_the_second_line(self):
+        self.m.up()
+        children = []
+        for cores, share, kernel_us in ((10, "burst", 3_000_000), (20, "fixed", 500), (30, "burst", 5000)):
+            children.append(self.m.start("run", "--memory", "2Gi", "--cores", str(cores), "--share", share, "--",
+                                         self.m.program("carve-sample-spin"), "--seconds", "60", "--kernel-us",
+                                         str(kernel_us)))
+        until("running", 10, lambda: len(self.m.slices()) == 3)
+        time.sleep(8)  # four times the span after which compute is a breach
+        assert all(child.poll() is None for child in children)
+        events = [e for e in self.m.view()["events"] if e["kind"].startswith("breach")]
+        assert not events, events
+
     def test_a_process_outside_any_slice_is_shown_and_left_alone(self):
         self.m.up()
         env = dict(os.environ, LD_LIBRARY_PATH=self.m.state + "/simulated-driver")

@@ -81,7 +81,7 @@ class FakePages final : public Pages {
     for (const auto& [id, order] : orders) {
       PageSlice slice;
       slice.id = id;
-      for (const auto& card : order.slices) slice.cards.push_back({card.card, Bytes(), busy_ns[id], 0});
+      for (const auto& card : order.slices) slice.cards.push_back({card.card, Bytes(), busy_ns[id], 0, 0});
       for (const auto pid : hellos[id]) slice.processes.push_back({pid});
       all.push_back(slice);
     }
