@@ -35,6 +35,10 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 16);
 
+/// What a message on a slice's socket deserves, before anybody asks whose it is: kOk, kMalformed or kAbiUnsupported.
+///   bytes  what arrived; `length` is its true length, bytes beyond `sizeof(Hello)` need not be there
+WelcomeStatus judge_hello(const void* bytes, std::size_t length, Hello* out);
+
 /// With kOk, 2 × card_count descriptors come along: grant (read-only), account, grant, account, … in the
 /// order in which the slice's owner sees its cards.
 struct Welcome {

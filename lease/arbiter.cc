@@ -9,6 +9,7 @@ constexpr std::uint64_t kVirtualScale = 128;
 constexpr std::uint32_t kPpmPerHundredth = 10'000;
 // A tenant may report anything: no single report counts for more than this.
 constexpr std::uint64_t kLongestReport = 600'000'000'000;
+constexpr std::int64_t kMostPresumed = 1'000 * static_cast<std::int64_t>(kLongestReport);
 // Of the time that work was in flight, no more than this part is given back as not used; and so much of the time that
 // a holder works it may pause in between.
 constexpr std::uint64_t kMostReturnedPart = 4;
@@ -70,7 +71,10 @@ void Arbiter::set_terms(int slice, const Terms& terms) {
 
 void Arbiter::step(std::uint64_t now_ns, const Observation* observations) {
   const std::uint64_t now = started_ ? max_of(now_ns, last_) : now_ns;
-  if (!started_) last_ = now;
+  if (!started_) {
+    last_ = now;  // nobody pays for the time before
+    for (int i = 0; i < end_; ++i) slices_[i].settled_at = now;
+  }
   started_ = true;
   // Somebody waited, so this step was due within a quantum. A longer gap is the arbiter's own (stopped, starved):
   // the slices went on at their last rates meanwhile, and nobody owes the others what nobody ruled over.
@@ -112,6 +116,8 @@ void Arbiter::charge(std::uint64_t now, const Observation* observations) {
     }
     const std::uint64_t measured = observations[i].busy_ns - slice.busy_ns;
     slice.presumed += signed_ns(worked[i]) - signed_ns(min_of(measured, kLongestReport));
+    if (slice.presumed < -kMostPresumed) slice.presumed = -kMostPresumed;  // who never idles is never settled
+    if (slice.presumed > kMostPresumed) slice.presumed = kMostPresumed;
     slice.worked += worked[i];
     if (!observations[i].busy) settle(slice, now);
   }
@@ -314,6 +320,12 @@ void Arbiter::plan_next_step(std::uint64_t now) {
     next = min_of(drain_deadline_, now + (left > tuning_.early_handoff ? left - tuning_.early_handoff : kLook));
   }
   const bool contended = active_count() > 1;
+  if (holder_ >= 0 && best_waiting(now) >= 0) {
+    // The holder itself may be long forgotten: it was given the card when nobody wanted it.
+    const Slice& holder = slices_[holder_];
+    next = min_of(next, lease_end_);
+    if (!holder.was_busy && !holder.want) next = min_of(next, holder.idle_since + tuning_.idle_yield);
+  }
   for (int i = 0; i < end_; ++i) {
     const Slice& slice = slices_[i];
     if (!slice.used || !slice.active) continue;

@@ -255,8 +255,9 @@ void Server::accept_guest(Slice& slice) {
 }
 
 void Server::greet(Guest& guest) {
+  alignas(abi::Hello) char bytes[sizeof(abi::Hello)] = {};
+  const auto packet = receive_packet(guest.socket.get(), bytes, sizeof bytes);
   abi::Hello hello = {};
-  const auto packet = receive_packet(guest.socket.get(), &hello, sizeof hello);
   const auto found = slices_.find(guest.slice);
   abi::Welcome welcome = {};
   welcome.magic = abi::kHelloMagic;
@@ -264,13 +265,11 @@ void Server::greet(Guest& guest) {
   ucred peer = {};
   socklen_t size = sizeof peer;
   std::vector<Fd> fds;
-  if (!packet || packet->size != sizeof hello || hello.magic != abi::kHelloMagic ||
-      (hello.kind != abi::LibraryKind::kCuda && hello.kind != abi::LibraryKind::kNvml)) {
-    welcome.status = abi::WelcomeStatus::kMalformed;
+  welcome.status = abi::judge_hello(bytes, packet ? packet->size : 0, &hello);
+  if (welcome.status != abi::WelcomeStatus::kOk) {
+    // Told so, and that is all.
   } else if (found == slices_.end()) {
     welcome.status = abi::WelcomeStatus::kRevoked;
-  } else if (hello.abi_min > abi::kPageAbi || hello.abi_max < abi::kPageAbi) {
-    welcome.status = abi::WelcomeStatus::kAbiUnsupported;
   } else if (getsockopt(guest.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
     welcome.status = abi::WelcomeStatus::kMalformed;
   } else {

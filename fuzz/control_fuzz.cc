@@ -1,0 +1,52 @@
+// Any bytes as a request on the arbiter's control socket: what is taken can be used without another look.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "abi/control.h"
+
+namespace {
+
+void check(bool fine) {
+  if (!fine) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace carve::abi;
+  // Short inputs stand for the beginning of a request with a right header, or nothing would ever get behind it.
+  std::vector<std::uint8_t> bytes(data, data + size);
+  if (size > 2 && data[0] % 4 != 0) {
+    bytes.resize(sizeof(ControlRequest));
+    ControlRequest head{};
+    std::memcpy(&head, bytes.data(), sizeof head);
+    head.magic = kControlMagic;
+    head.abi = kControlAbi;
+    head.op = static_cast<ControlOp>(data[1] % 7);
+    head.card_count = data[2] % 20;
+    std::memcpy(bytes.data(), &head, sizeof head);
+  }
+  ControlRequest request;
+  const char* why = malformed(bytes.data(), bytes.size(), &request);
+  if (why) {
+    check(std::strlen(why) > 0 && std::strlen(why) < sizeof(ControlReply::text));
+    return 0;
+  }
+  check(bytes.size() == sizeof request && request.magic == kControlMagic);
+  check(std::memchr(request.id, 0, sizeof request.id) != nullptr);
+  if (request.op == ControlOp::kList) return 0;
+  check(valid_slice_id(request.id) && !std::strchr(request.id, '/') && !std::strchr(request.id, '.'));
+  if (request.op == ControlOp::kSetOverhead) check(request.card_index < kMaxCardsPerSlice);
+  if (request.op != ControlOp::kPut && request.op != ControlOp::kAdopt) return 0;
+  check(request.card_count >= 1 && request.card_count <= kMaxCardsPerSlice);
+  for (std::uint32_t i = 0; i < request.card_count; ++i) {
+    const ControlCard& card = request.cards[i];
+    check(std::memchr(card.uuid, 0, sizeof card.uuid) != nullptr && card.uuid[0] != 0 && card.compute <= 100);
+    check(card.share <= ShareClass::kBestEffort && card.priority <= PriorityClass::kOffline);
+  }
+  return 0;
+}
