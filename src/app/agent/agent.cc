@@ -18,11 +18,20 @@ Result<Grant> Agent::allocate(const Caller& caller, const AllocateRequest& reque
   CARVE_TRY_VOID(joined(validate(request.request)));
   const auto start = world_.clock.now();
   bool counted = false;
+  bool looked_again = false;
   Result<Grant> result;
   for (;;) {
     {
       const std::lock_guard commit(commit_);
       result = try_allocate(caller, request);
+    }
+    const bool no_room = !result && (result.error().code == Code::kResourceExhausted ||
+                                     result.error().code == Code::kPermissionDenied);
+    if (no_room && !looked_again) {
+      // What stands in the way may have ended a moment ago: nobody is refused because of the dead.
+      looked_again = true;
+      reap();
+      continue;
     }
     const bool full = !result && result.error().code == Code::kResourceExhausted;
     if (!full || !request.wait) break;
