@@ -253,6 +253,19 @@ TEST(Arbiter, WhatNobodyRuledOverIsNobodysDebt) {
   EXPECT_LE(card.arbiter.charged_ns(0) - before, 20 * kMs);
 }
 
+TEST(Arbiter, NobodyIsChargedMoreThanThereWasTime) {
+  Arbiter arbiter;
+  const int slice = arbiter.add({});
+  constexpr std::uint64_t kBegin = 5'000'000'000;  // the clock does not begin at 0
+  Observation seen{};
+  seen.busy_ns = 4'000'000'000;
+  arbiter.step(kBegin, &seen);
+  EXPECT_EQ(arbiter.charged_ns(slice), 0U);
+  seen.busy_ns += 1'000'000'000;
+  arbiter.step(kBegin + 1'000'000, &seen);
+  EXPECT_EQ(arbiter.charged_ns(slice), 1'000'000U);
+}
+
 TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
   auto arbiter = std::make_unique<Arbiter>();
   for (std::uint32_t i = 0; i < kMaxSlices; ++i) EXPECT_EQ(arbiter->add(burst(1)), static_cast<int>(i));
