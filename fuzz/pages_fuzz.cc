@@ -61,7 +61,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (int i = 0; i < kSlices; ++i) {
     const auto kind = input.take<std::uint8_t>();
     fixed[i] = kind % 3 == 0;
-    world->arbiter.add({kind % 101U, static_cast<abi::ShareClass>(kind % 3), static_cast<abi::PriorityClass>(kind / 3 % 3)});
+    const auto priority = static_cast<abi::PriorityClass>(kind / 3 % 3);
+    world->arbiter.add({kind % 101U, static_cast<abi::ShareClass>(kind % 3), priority});
     world->pages[i].high_slot.raw = abi::kAccountSlots;
   }
   std::uint64_t now = 1'000'000'000;

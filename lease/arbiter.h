@@ -10,8 +10,9 @@
 // of a recorded trace proves.
 //
 // The law (measured-time leases): each slice has a weighted virtual time, charged with the card time it
-// occupied, by working or by holding the card while others waited; the slice that is furthest behind gets the next lease; who is alone has the card without a limit;
-// `fixed` slices also pay from a bucket of tokens that fills at their rate, so that they stay at it when alone.
+// occupied, by working or by holding the card while others waited; the slice that is furthest behind gets the
+// next lease; who is alone has the card without a limit; `fixed` slices also pay from a bucket of tokens that
+// fills at their rate, so that they stay at it when alone.
 namespace carve::lease {
 
 inline constexpr std::uint32_t kMaxSlices = 128;  // per card

@@ -304,7 +304,9 @@ Result<void> run(const Options& options, Log& log, const std::stop_token& stop) 
     setrlimit(RLIMIT_NOFILE, &files_open);
   }
   const std::string own = options.runtime_folder + "/arbiter";
-  for (const auto& [folder, mode] : {std::pair{options.runtime_folder, 0755U}, {options.runtime_folder + "/slices", 0755U}, {own, 0700U}}) {
+  const std::pair<std::string, mode_t> folders[] = {
+      {options.runtime_folder, 0755}, {options.runtime_folder + "/slices", 0755}, {own, 0700}};
+  for (const auto& [folder, mode] : folders) {
     if (mkdir(folder.c_str(), mode) != 0 && errno != EEXIST) {
       return tl::unexpected(errno_error(errno, "make " + folder));
     }

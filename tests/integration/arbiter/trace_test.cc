@@ -46,9 +46,14 @@ TEST_F(TraceTest, ReplayedItDecidesTheSame) {
 
 TEST_F(TraceTest, WithOneInputChangedItDoesNot) {
   live();
-  const auto other = arbiter::replay(file(), 50);
-  ASSERT_TRUE(other);
-  EXPECT_GT(other->differ, 0U);
+  // A moment that nobody waited for may decide nothing; of twenty, some do.
+  std::uint64_t differ = 0;
+  for (std::int64_t step = 20; step < 220; step += 10) {
+    const auto other = arbiter::replay(file(), step);
+    ASSERT_TRUE(other);
+    differ += other->differ;
+  }
+  EXPECT_GT(differ, 0U);
 }
 
 TEST_F(TraceTest, ATraceThatIsNoneIsRefusedAndACutOneReadAsFarAsItGoes) {
