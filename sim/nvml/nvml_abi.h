@@ -3,7 +3,6 @@
 // a modelled function touches are here. All integers are as wide as on x86-64 Linux.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace carve::sim::nvml {
@@ -41,12 +40,10 @@ struct PciInfo {
   std::uint32_t domain, bus, device, device_id, subsystem_id;
   char bus_id[32];
 };
-/// The shape of the first form of nvmlDeviceGetPciInfo.
 struct PciInfoV1 {
   char bus_id[16];
   std::uint32_t domain, bus, device, device_id;
 };
-/// The second form: as the third, but without the longer bus id; four reserved words at the end.
 struct PciInfoV2 {
   char bus_id[16];
   std::uint32_t domain, bus, device, device_id, subsystem_id, reserved[4];
@@ -196,7 +193,7 @@ static_assert(sizeof(PciInfo) == 68 && sizeof(PciInfoExt) == 64);
 static_assert(sizeof(MemoryV2) == 40 && sizeof(ProcessV1) == 16 && sizeof(ProcessV2) == 24);
 static_assert(sizeof(ProcessDetail) == 32 && sizeof(ProcessDetailList) == 24);
 static_assert(sizeof(ProcessUtilizationSample) == 32 && sizeof(ProcessUtilizationInfo) == 40);
-static_assert(sizeof(FieldValue) == 40 && sizeof(Sample) == 16 && sizeof(EventData) == 32);
-static_assert(sizeof(Attributes) == 40 && sizeof(Uuid) == 52 && sizeof(EccSramStatus) == 104);
+static_assert(sizeof(FieldValue) == 40 && sizeof(Sample) == 16 && sizeof(EventData) == 32 &&
+              sizeof(Attributes) == 40 && sizeof(Uuid) == 52 && sizeof(EccSramStatus) == 104);
 
 }  // namespace carve::sim::nvml
