@@ -2,6 +2,8 @@
 // the test installs. A struct that the older header lacks is looked at with the newer one only.
 #include <nvml.h>
 
+#include <cstddef>
+
 #include "sim/nvml/nvml_abi.h"
 
 namespace ours = carve::sim::nvml;
