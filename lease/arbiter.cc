@@ -289,7 +289,7 @@ void Arbiter::publish(std::uint64_t now) {
   for (int i = 0; i < end_; ++i) {
     Slice& slice = slices_[i];
     if (!slice.used) continue;
-    slice.grant.rate_ppm = weight(slice) > 100 ? 1'000'000 : static_cast<std::uint32_t>(weight(slice)) * kPpmPerHundredth;
+    slice.grant.rate_ppm = static_cast<std::uint32_t>(min_of(weight(slice), 100)) * kPpmPerHundredth;
     if (i != holder_) {
       set_grant(slice, abi::LeaseMode::kBlocked, 0, 0);
     } else if (alone && !capped(slice)) {

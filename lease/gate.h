@@ -19,7 +19,8 @@
 //   p.begin_marker: record a begin marker on `stream`
 //   launch; when the driver refuses: gate.withdraw(lane, p)
 //   gate.leave(lane, p) → a segment to close (end marker on `stream`) or none
-// and one helper thread per process, for each closed segment whose end marker has passed: gate.completed(segment, begin, end, now).
+// and one helper thread per process, for each closed segment whose end marker has passed:
+//   gate.completed(segment, begin, end, now)
 namespace carve::lease {
 
 /// Work of one thread on one stream between two markers.

@@ -24,6 +24,7 @@ struct Judgement {
   std::vector<double> mean;   // per tenant, per cent of the card
   double off_1s = 0;          // worst of all judged tenants and windows, points
   double off_10s = 0;
+  double off_1s_anywhere = 0;  // the same of windows that begin at every 20 ms, told and not judged
   double busy = 0;            // of the card, per cent
   double jain = 1;            // fairness of the shares in relation to their targets
   [[nodiscard]] bool holds(const Scenario& scenario) const {

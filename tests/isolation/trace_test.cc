@@ -28,7 +28,9 @@ class TraceTest : public SliceTest {
   static std::string prefix() { return "/tmp/carve-trace-" + std::to_string(getpid()); }
   static std::string file() { return prefix() + "." + card_uuid(); }
 
-  void run(const std::string& slice, const std::vector<std::string>& flags) { running_.push_back(spin_in(slice, flags)); }
+  void run(const std::string& slice, const std::vector<std::string>& flags) {
+    running_.push_back(spin_in(slice, flags));
+  }
   void stop_first() {
     stop(running_.front());
     running_.erase(running_.begin());
@@ -48,7 +50,8 @@ TEST_F(TraceTest, TheSameInputsGiveTheSameDecisions) {
     ArbiterProcess arbiter(prefix());
     ASSERT_EQ(arbiter.put("burst", card_of(1024 * kMiB, 20, abi::ShareClass::kBurst)), "");
     ASSERT_EQ(arbiter.put("fixed", card_of(1024 * kMiB, 30, abi::ShareClass::kFixed)), "");
-    ASSERT_EQ(arbiter.put("online", card_of(1024 * kMiB, 30, abi::ShareClass::kBurst, abi::PriorityClass::kOnline)), "");
+    const auto online = card_of(1024 * kMiB, 30, abi::ShareClass::kBurst, abi::PriorityClass::kOnline);
+    ASSERT_EQ(arbiter.put("online", online), "");
     ASSERT_EQ(arbiter.put("rest", card_of(1024 * kMiB, 0, abi::ShareClass::kBestEffort)), "");
     run("rest", {"--kernel-us", "500", "--sync"});
     run("burst", {"--kernel-us", "500"});
