@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,7 +30,9 @@ class ArbiterTest : public ::testing::Test {
   }
   void TearDown() override {
     arbiter_.reset();
-    if (!runtime_.empty()) std::filesystem::remove_all(runtime_ + "/slices");
+    if (runtime_.empty()) return;
+    umount2((runtime_ + "/arbiter/pages").c_str(), MNT_DETACH);
+    std::filesystem::remove_all(runtime_);
   }
   virtual std::string trace() { return ""; }
 
