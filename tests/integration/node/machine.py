@@ -133,4 +133,5 @@ class Machine:
             if self.up_process.poll() is None:
                 self.up_process.terminate()
             self.up_process.wait(timeout=60)
+        subprocess.run(["umount", "-l", self.state], stderr=subprocess.DEVNULL, check=False)  # where a test mounted one
         shutil.rmtree(self.folder, ignore_errors=True)
