@@ -59,6 +59,7 @@ void Server::accept_one(const std::stop_token& stop) {
     if (!full) ++mine;
   }
   if (full) {
+    log_.warn("connection refused: too many at once", {{"uid", caller->uid}, {"pid", caller->pid}});
     static_cast<void>(send_frame(
         fd.get(), encode_reply(Result<void>(fail(Code::kResourceExhausted,
                                                  "too many connections to the agent at once; try again")))));
