@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "core/model/slice.h"
+#include "port/gpu.h"
+
+namespace carve {
+
+/// One part (container or claim request) that is about to start on this node, on all its cards. What was
+/// decided by whoever allocates these cards (the record of a pod, the allocation of a claim), never what a
+/// tenant wrote.
+struct PrepareRequest {
+  std::vector<Slice> slices;  // of one owner and part, in the order in which the part counts its cards
+  std::string device;         // CDI name promised in Allocate; empty: make one
+  std::string label;          // namespace/pod/container, for people
+};
+
+struct Prepared {
+  std::string device;  // fully qualified CDI name, published: a runtime that resolves it finds the slice
+};
+
+/// What the kubelet's two doors ask of the node: one prepare, whichever door somebody came through. Safe from
+/// any thread. All of it works from the journal alone, with the driver away.
+class NodeSlices {
+ public:
+  virtual ~NodeSlices() = default;
+  /// A CDI name that was and will never be another's, nor another boot's. Durable before it returns.
+  virtual Result<std::string> promise_device() = 0;
+  /// Ledger, journal (synced), pages, CDI file, in this order; all or nothing. The same part with the same
+  /// slices again changes nothing and gives the same answer.
+  ///   errors  kResourceExhausted: the card is held by others, with the numbers; kAlreadyExists: the part holds
+  ///           something else; kNotFound: no such card on this node; kUnavailable: arbiter or journal is away
+  virtual Result<Prepared> prepare(const PrepareRequest& request) = 0;
+  /// The owner is gone: nothing of it starts any more. Its slices are freed when its processes are gone.
+  /// Success when there is none.
+  ///   errors  kFailedPrecondition: processes still run; called again later it says success
+  virtual Result<void> unprepare(const Owner& owner) = 0;
+  /// The owners that hold something here, each with its slices, ending ones included.
+  [[nodiscard]] virtual std::vector<Slice> held() const = 0;
+  /// The cards as last seen; a card that is lost stays, with its health.
+  [[nodiscard]] virtual GpuInventory cards() const = 0;
+};
+
+}  // namespace carve
