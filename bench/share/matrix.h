@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ struct Scenario {
   std::vector<double> targets;  // per cent of the card; < 0: not judged
   double most_off_1s = 3.0;     // points, every window of 1 s
   double most_off_10s = 1.5;    // points, every window of 10 s
+  /// What a test runner prints for it.
+  friend void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
 };
 
 /// Pairs 30/70, 50/50, 10/90 and ten tenants of 10, each with kernels of 25 us, 0.5 ms, 5 ms, a sync loop and a
