@@ -12,6 +12,16 @@ def cache() -> Path:
     return Path(os.environ.get("CARVE_CACHE") or Path.home() / ".cache" / "carve") / "cluster"
 
 
+def name() -> str:
+    """The ring's name (env CARVE_RING): rings of different names live beside each other and do not meet."""
+    return os.environ.get("CARVE_RING") or "carve-ring"
+
+
 def state() -> Path:
-    """The state folder of the one ring of this machine. Short: socket paths below it must fit in 107 bytes."""
-    return Path(os.environ.get("CARVE_RING_STATE") or "/run/carve-ring")
+    """The state folder of the ring of that name. Not below /run or /var/lib: the nodes mount over those."""
+    return Path("/var/cache") / name()
+
+
+def kept_logs() -> Path:
+    """Where the logs of a ring that failed are kept; the next failure replaces them."""
+    return Path(os.environ.get("CARVE_RING_LOGS") or f"/var/tmp/{name()}-logs")
