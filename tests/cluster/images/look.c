@@ -1,0 +1,100 @@
+/* What a container sees of the GPUs, as one JSON line: through the driver API and through NVML, both opened by the
+ * names that every program uses. Written from the public API facts; shares nothing with Carve or the simulator.
+ *
+ * usage: ring-look [allocate BYTES] [hold SECONDS]
+ *   allocate  then cuMemAlloc of that many bytes on card 0; the result's number is in "allocated" (0: success)
+ *   hold      prints the line, then sleeps, with what was allocated
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef int (*fn)();
+static void* cuda;
+static void* nvml;
+
+static fn of(void* library, const char* name) {
+  return library == NULL ? NULL : (fn)dlsym(library, name);
+}
+
+struct nvml_memory {
+  unsigned long long total, free, used;
+};
+
+static void print_uuid(const unsigned char* b) {
+  printf("GPU-");
+  for (int i = 0; i < 16; ++i) printf(i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", b[i]);
+}
+
+static void look_cuda(void) {
+  int count = 0, result = -1;
+  cuda = dlopen("libcuda.so.1", RTLD_NOW);
+  if (cuda == NULL) {
+    printf("\"cuda\": null");
+    return;
+  }
+  if ((result = of(cuda, "cuInit")(0)) == 0) of(cuda, "cuDeviceGetCount")(&count);
+  printf("\"cuda\": {\"init\": %d, \"cards\": [", result);
+  for (int i = 0; i < count; ++i) {
+    int device = 0;
+    size_t total = 0;
+    unsigned char uuid[16] = {0};
+    fn get_uuid = of(cuda, "cuDeviceGetUuid_v2") ? of(cuda, "cuDeviceGetUuid_v2") : of(cuda, "cuDeviceGetUuid");
+    of(cuda, "cuDeviceGet")(&device, i);
+    of(cuda, "cuDeviceTotalMem_v2")(&total, device);
+    get_uuid(uuid, device);
+    printf("%s{\"uuid\": \"", i ? ", " : "");
+    print_uuid(uuid);
+    printf("\", \"memory\": %zu}", total);
+  }
+  printf("]}");
+}
+
+static void look_nvml(void) {
+  unsigned count = 0;
+  int result = -1;
+  nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  if (nvml == NULL) {
+    printf(", \"nvml\": null");
+    return;
+  }
+  if ((result = of(nvml, "nvmlInit_v2")()) == 0) of(nvml, "nvmlDeviceGetCount_v2")(&count);
+  printf(", \"nvml\": {\"init\": %d, \"cards\": [", result);
+  for (unsigned i = 0; i < count; ++i) {
+    void* device = NULL;
+    char uuid[96] = "";
+    struct nvml_memory memory = {0, 0, 0};
+    of(nvml, "nvmlDeviceGetHandleByIndex_v2")(i, &device);
+    of(nvml, "nvmlDeviceGetUUID")(device, uuid, (unsigned)sizeof uuid);
+    of(nvml, "nvmlDeviceGetMemoryInfo")(device, &memory);
+    printf("%s{\"uuid\": \"%s\", \"memory\": %llu}", i ? ", " : "", uuid, memory.total);
+  }
+  printf("]}");
+}
+
+static int allocate(size_t bytes) {
+  void* context = NULL;
+  unsigned long long address = 0;
+  int device = 0, result;
+  if (cuda == NULL || of(cuda, "cuDeviceGet")(&device, 0) != 0) return -1;
+  if ((result = of(cuda, "cuDevicePrimaryCtxRetain")(&context, device)) != 0) return result;
+  of(cuda, "cuCtxSetCurrent")(context);
+  return of(cuda, "cuMemAlloc_v2")(&address, bytes);
+}
+
+int main(int argc, char** argv) {
+  printf("{");
+  look_cuda();
+  look_nvml();
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (strcmp(argv[i], "allocate") == 0) printf(", \"allocated\": %d", allocate(strtoull(argv[i + 1], NULL, 10)));
+  }
+  printf("}\n");
+  fflush(stdout);
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (strcmp(argv[i], "hold") == 0) sleep((unsigned)atoi(argv[i + 1]));
+  }
+  return 0;
+}

@@ -1,0 +1,53 @@
+"""kube-apiserver, kube-controller-manager and kube-scheduler as a stock cluster runs them: TLS, RBAC, Node authorizer."""
+from . import network
+from .certs import kubeconfig
+from .process import spawn, stop
+
+SERVER = f"https://{network.API_SERVICE}:{network.API_PORT}"     # inside the ring's network
+
+
+def start_api_server(state, binaries, certificates, place) -> int:
+    file = certificates.file
+    return spawn(state, "apiserver", [
+        binaries["kube-apiserver"], "--bind-address=0.0.0.0", f"--secure-port={network.API_PORT}",
+        f"--advertise-address={network.node_address(1)}", f"--service-cluster-ip-range={network.SERVICE_RANGE}",
+        "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--anonymous-auth=false",
+        "--allow-privileged=true", "--endpoint-reconciler-type=none", "--profiling=false",
+        "--etcd-servers=https://127.0.0.1:2379", f"--etcd-cafile={file('ca.crt')}",
+        f"--etcd-certfile={file('apiserver.crt')}", f"--etcd-keyfile={file('apiserver.key')}",
+        f"--tls-cert-file={file('apiserver.crt')}", f"--tls-private-key-file={file('apiserver.key')}",
+        f"--client-ca-file={file('ca.crt')}",
+        f"--kubelet-client-certificate={file('kubelet-client.crt')}",
+        f"--kubelet-client-key={file('kubelet-client.key')}", f"--kubelet-certificate-authority={file('ca.crt')}",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={file('service-account.pub')}",
+        f"--service-account-signing-key-file={file('service-account.key')}"], place)
+
+
+def stop_api_server(state) -> None:
+    stop(state, "apiserver", grace=60)
+
+
+def _kubeconfig(state, certificates, name):
+    return kubeconfig(state.folder / f"{name}.kubeconfig", SERVER, certificates.file("ca.crt"),
+                      certificates.file(f"{name}.crt"), certificates.file(f"{name}.key"))
+
+
+def start_controller_manager(state, binaries, certificates, place) -> int:
+    file = certificates.file
+    config = _kubeconfig(state, certificates, "controller-manager")
+    return spawn(state, "controller-manager", [
+        binaries["kube-controller-manager"], f"--kubeconfig={config}", f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}", "--bind-address=127.0.0.1", "--leader-elect=false",
+        "--use-service-account-credentials=true", f"--root-ca-file={file('ca.crt')}",
+        f"--service-account-private-key-file={file('service-account.key')}",
+        # A node of the ring that is gone is gone at once: nobody waits for five minutes in a test.
+        "--node-monitor-grace-period=20s"], place)
+
+
+def start_scheduler(state, binaries, certificates, place) -> int:
+    config = _kubeconfig(state, certificates, "scheduler")
+    return spawn(state, "scheduler", [
+        binaries["kube-scheduler"], f"--kubeconfig={config}", f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}", "--bind-address=127.0.0.1", "--leader-elect=false"], place)

@@ -1,0 +1,163 @@
+"""A thin client of the API server for tests: JSON over HTTPS, one connection per thread, nothing cached."""
+import http.client
+import json
+import ssl
+import threading
+import time
+from urllib.parse import urlencode
+
+CORE = "/api/v1"
+RESOURCES = {       # kind -> (group and version, plural, namespaced); what the ring and its tests use
+    "Pod": (CORE, "pods", True),
+    "Node": (CORE, "nodes", False),
+    "Namespace": (CORE, "namespaces", False),
+    "Event": (CORE, "events", True),
+    "ServiceAccount": (CORE, "serviceaccounts", True),
+    "Service": (CORE, "services", True),
+    "ConfigMap": (CORE, "configmaps", True),
+    "DaemonSet": ("/apis/apps/v1", "daemonsets", True),
+    "Deployment": ("/apis/apps/v1", "deployments", True),
+    "ControllerRevision": ("/apis/apps/v1", "controllerrevisions", True),
+    "Job": ("/apis/batch/v1", "jobs", True),
+    "ClusterRole": ("/apis/rbac.authorization.k8s.io/v1", "clusterroles", False),
+    "ClusterRoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings", False),
+    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles", True),
+    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings", True),
+    "DeviceClass": ("/apis/resource.k8s.io/v1", "deviceclasses", False),
+    "ResourceSlice": ("/apis/resource.k8s.io/v1", "resourceslices", False),
+    "ResourceClaim": ("/apis/resource.k8s.io/v1", "resourceclaims", True),
+    "ResourceClaimTemplate": ("/apis/resource.k8s.io/v1", "resourceclaimtemplates", True),
+    "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", False),
+    "ValidatingAdmissionPolicy": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
+    "ValidatingAdmissionPolicyBinding":
+        ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", False),
+    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
+    "GPU": ("/apis/elasticgpu.io/v1alpha1", "gpus", False),
+}
+
+
+class ApiError(Exception):
+    def __init__(self, method, path, status, body):
+        try:
+            message = json.loads(body)["message"]
+        except (ValueError, KeyError, TypeError):
+            message = body[:500].decode(errors="replace")
+        super().__init__(f"{method} {path}: {status} {message}")
+        self.status = status
+
+
+class Kube:
+    """Talks to https://127.0.0.1:PORT as whoever the certificate or token says."""
+
+    def __init__(self, port, authority, certificate=None, key=None, token=None):
+        self.port = port
+        self.context = ssl.create_default_context(cafile=str(authority))
+        if certificate:
+            self.context.load_cert_chain(str(certificate), str(key))
+        self.token = token
+        self.local = threading.local()
+
+    def request(self, method, path, body=None, content="application/json", timeout=60, raw=False):
+        """The answer as JSON (raw: text); ApiError when the status is not 2xx; OSError when the server cannot be reached."""
+        data = None if body is None else json.dumps(body)
+        headers = {"Accept": "application/json", "Content-Type": content}
+        if self.token:
+            headers["Authorization"] = "Bearer " + self.token
+        for attempt in (1, 2):
+            connection = getattr(self.local, "connection", None)
+            fresh = connection is None
+            if fresh:
+                connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=timeout)
+                self.local.connection = connection
+            try:
+                connection.request(method, path, body=data, headers=headers)
+                answer = connection.getresponse()
+                content_read = answer.read()
+                break
+            except (OSError, http.client.HTTPException):
+                connection.close()
+                self.local.connection = None
+                if fresh or attempt == 2:       # a kept connection that the server has closed: once more
+                    raise
+        if answer.status >= 300:
+            raise ApiError(method, path, answer.status, content_read)
+        return content_read.decode(errors="replace") if raw else json.loads(content_read)
+
+    @staticmethod
+    def path(kind, name=None, namespace="default", sub=None, **query):
+        base, plural, namespaced = RESOURCES[kind]
+        parts = [base] + ([f"namespaces/{namespace}"] if namespaced and namespace else []) + [plural]
+        parts += [part for part in (name, sub) if part]
+        return "/".join(parts) + ("?" + urlencode(query) if query else "")
+
+    def get(self, kind, name, namespace="default"):
+        """The object, or None when there is none."""
+        try:
+            return self.request("GET", self.path(kind, name, namespace))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def list(self, kind, namespace="default", **query):
+        return self.request("GET", self.path(kind, None, namespace, **query))["items"]
+
+    def create(self, object_):
+        meta = object_["metadata"]
+        return self.request("POST", self.path(object_["kind"], None, meta.get("namespace", "default")), object_)
+
+    def apply(self, object_):
+        """Creates or changes it by server-side apply."""
+        meta = object_["metadata"]
+        path = self.path(object_["kind"], meta["name"], meta.get("namespace", "default"),
+                         fieldManager="ring", force="true")
+        return self.request("PATCH", path, object_, "application/apply-patch+yaml")
+
+    def patch(self, kind, name, change, namespace="default", sub=None, content="application/merge-patch+json"):
+        return self.request("PATCH", self.path(kind, name, namespace, sub), change, content)
+
+    def delete(self, kind, name, namespace="default", grace=None):
+        """False when there was none."""
+        query = {} if grace is None else {"gracePeriodSeconds": grace}
+        try:
+            self.request("DELETE", self.path(kind, name, namespace, **query))
+            return True
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+
+    def events_of(self, object_):
+        """[(type, reason, message)] about an object, oldest first."""
+        uid = object_["metadata"]["uid"]
+        found = self.list("Event", object_["metadata"].get("namespace", "default"),
+                          fieldSelector=f"involvedObject.uid={uid}")
+        found.sort(key=lambda e: e["metadata"]["creationTimestamp"])
+        return [(e["type"], e["reason"], e.get("message", "")) for e in found]
+
+    def logs(self, pod, container=None, namespace="default", previous=False):
+        query = {"container": container} if container else {}
+        if previous:
+            query["previous"] = "true"
+        path = self.path("Pod", pod, namespace, "log", **query)
+        return self.request("GET", path, raw=True)
+
+    def ready(self):
+        try:
+            self.request("GET", "/readyz", timeout=5, raw=True)
+            return True
+        except (OSError, ApiError, http.client.HTTPException):
+            return False
+
+
+def wait_for(what, seconds, condition, every=0.1):
+    """Polls the API. The condition's value; AssertionError that says what was waited for and what was seen."""
+    deadline = time.monotonic() + seconds
+    seen = None
+    while True:
+        seen = condition()
+        if seen:
+            return seen
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(every)

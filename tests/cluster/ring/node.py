@@ -1,0 +1,190 @@
+"""One node of the ring: its namespace, containerd, kubelet, the simulated driver, and what a test hooks in.
+
+Everything runs in the node's mount namespace (node_keeper.py) with default paths. Seen from outside, the node's
+/var/lib is <state>/<node>/var-lib.
+"""
+import json
+import os
+import sys
+from pathlib import Path
+
+from . import cgroups, cni, control_plane, images, network
+from .certs import kubeconfig
+from .process import Place, run, spawn, stop, until_process
+
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+MAX_PODS = 250
+
+
+class Node:
+    def __init__(self, state, binaries, certificates, index: int, network_pid: int):
+        self.state = state
+        self.binaries = binaries
+        self.certificates = certificates
+        self.index = index
+        self.name = f"n{index}"
+        self.address = network.node_address(index)
+        self.folder = state.folder / self.name
+        self.network_pid = network_pid
+        self.tracker = cgroups.Tracker(self.name + "-system")
+
+    # --- the namespace -----------------------------------------------------------------------------------------
+
+    def make_namespace(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        cgroup_root = cgroups.make_node_root(self.name)
+        cni.configure(self.folder / "var-lib", network.pod_subnet(self.index))
+        self._write_kubelet_files(cgroup_root)
+        self._write_containerd_config()
+        self.tracker.make()
+        keeper = spawn(self.state, f"{self.name}-keeper",
+                       [sys.executable, Path(__file__).with_name("node_keeper.py"), self.folder],
+                       Place(self.tracker, network_of=self.network_pid))
+        until_process(self.state, f"{self.name}-keeper", f"mounts of node {self.name}", 20,
+                      (self.folder / "mounted").exists)
+        self.state.content["nodes"][self.name] = {"keeper": keeper, "address": self.address, "index": self.index}
+        self.state.save()
+
+    @property
+    def place(self) -> Place:
+        keeper = self.state.pid(f"{self.name}-keeper")
+        if keeper is None:
+            raise RuntimeError(f"node {self.name} is not there")
+        return Place(self.tracker, network_of=self.network_pid, mounts_of=keeper)
+
+    def run(self, command, **options):
+        """Runs a command on the node to its end."""
+        return run(command, self.place, **options)
+
+    def outside(self, path: str) -> Path:
+        """A path of the node as this process sees it (through the keeper's root)."""
+        return Path(f"/proc/{self.state.pid(f'{self.name}-keeper')}/root{path}")
+
+    # --- containerd --------------------------------------------------------------------------------------------
+
+    def _write_containerd_config(self) -> None:
+        restricted = not _may_raise_oom_score()
+        (self.folder / "containerd.toml").write_text(f"""version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.nri.v1.nri"]
+[grpc]
+address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = {str(restricted).lower()}
+enable_cdi = true
+cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+SystemdCgroup = false
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["{cni.PLUGINS}"]
+conf_dir = "/var/lib/cni/net.d"
+[plugins."io.containerd.cri.v1.images"]
+snapshotter = "{self._snapshotter()}"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{images.PAUSE}"
+""")
+
+    def _snapshotter(self) -> str:
+        """overlayfs, unless the node's folder is itself on an overlay (a ring within a container)."""
+        kind = run(["stat", "-f", "-c", "%T", self.state.folder]).stdout.strip()
+        return "native" if kind in ("overlayfs", "aufs") else "overlayfs"
+
+    def start_containerd(self) -> None:
+        path = f"{self.binaries['containerd'].parent}:/usr/sbin:/usr/bin:/sbin:/bin"
+        spawn(self.state, f"{self.name}-containerd",
+              [self.binaries["containerd"], "--config", self.folder / "containerd.toml", "--log-level", "info"],
+              self.place, {"PATH": path})
+
+    def wait_containerd(self) -> None:
+        ctr = [self.binaries["ctr"], "-a", CONTAINERD_SOCKET, "version"]
+        until_process(self.state, f"{self.name}-containerd", f"containerd of {self.name}", 30,
+                      lambda: self.run(ctr, check=False).returncode == 0)
+
+    def stop_containerd(self) -> None:
+        stop(self.state, f"{self.name}-containerd")
+
+    def import_images(self, archives) -> None:
+        for archive in archives:
+            self.run([self.binaries["ctr"], "-a", CONTAINERD_SOCKET, "-n", "k8s.io", "images", "import", archive])
+
+    # --- kubelet -----------------------------------------------------------------------------------------------
+
+    def _write_kubelet_files(self, cgroup_root: str) -> None:
+        file = self.certificates.file
+        kubeconfig(self.folder / "kubelet.kubeconfig", control_plane.SERVER, file("ca.crt"),
+                   file(f"{self.name}.crt"), file(f"{self.name}.key"))
+        (self.folder / "manifests").mkdir(exist_ok=True)
+        (self.folder / "kubelet.json").write_text(json.dumps({
+            "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+            "address": self.address, "healthzBindAddress": self.address,
+            "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True},
+                               "x509": {"clientCAFile": str(file("ca.crt"))}},
+            "authorization": {"mode": "Webhook"},
+            "tlsCertFile": str(file(f"{self.name}.crt")), "tlsPrivateKeyFile": str(file(f"{self.name}.key")),
+            "cgroupDriver": "cgroupfs", "cgroupRoot": cgroup_root, "failCgroupV1": False, "failSwapOn": False,
+            "enforceNodeAllocatable": ["pods"], "oomScoreAdj": 0, "makeIPTablesUtilChains": False,
+            "evictionHard": {"memory.available": "64Mi", "nodefs.available": "100Mi", "imagefs.available": "100Mi",
+                             "nodefs.inodesFree": "1000"},
+            "containerRuntimeEndpoint": "unix://" + CONTAINERD_SOCKET, "staticPodPath": str(self.folder / "manifests"),
+            "podLogsDir": "/var/log/pods", "maxPods": MAX_PODS, "resolvConf": "", "clusterDomain": "ring.test",
+            "serializeImagePulls": False, "nodeStatusUpdateFrequency": "5s", "imageMinimumGCAge": "24h",
+            "imageGCHighThresholdPercent": 100, "shutdownGracePeriod": "0s", "runtimeRequestTimeout": "2m"}, indent=1))
+
+    def start_kubelet(self) -> None:
+        path = f"{self.binaries['containerd'].parent}:/usr/sbin:/usr/bin:/sbin:/bin"
+        spawn(self.state, f"{self.name}-kubelet", [
+            self.binaries["kubelet"], "--config", self.folder / "kubelet.json",
+            "--kubeconfig", self.folder / "kubelet.kubeconfig", "--hostname-override", self.name,
+            "--node-ip", self.address, "--root-dir", "/var/lib/kubelet", "--v=2"], self.place, {"PATH": path})
+
+    def stop_kubelet(self) -> None:
+        stop(self.state, f"{self.name}-kubelet")
+
+    # --- the simulated driver ------------------------------------------------------------------------------------
+
+    def start_simulator(self, build: Path, profile: str) -> None:
+        """carve-simd of the build, with cards of this node's own; its libraries stand at /var/lib/simulated-driver."""
+        driver = self.folder / "var-lib" / "simulated-driver"
+        driver.mkdir(exist_ok=True)
+        for library in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            _replace(build / "sim" / "lib" / library, driver / library)
+            link = driver / library[:-2]
+            if not link.is_symlink():
+                link.symlink_to(library)
+        self.outside("/run/nvidia-sim").mkdir(exist_ok=True)
+        spawn(self.state, f"{self.name}-simd", [build / "bin" / "carve-simd", "--profile", profile,
+                                                "--instance", self.name], self.place)
+        until_process(self.state, f"{self.name}-simd", f"simulated driver of {self.name}", 20,
+                      self.outside("/run/nvidia-sim/socket").exists)
+
+    # --- hooks -------------------------------------------------------------------------------------------------
+
+    def start(self, name: str, command: list, environment=None) -> int:
+        """Starts a process of a test or of Carve on the node; its log is <node>-<name>.log."""
+        return spawn(self.state, f"{self.name}-{name}", command, self.place, environment)
+
+    def stop(self, name: str, grace: float = 20) -> None:
+        stop(self.state, f"{self.name}-{name}", grace)
+
+    def pid(self, name: str):
+        return self.state.pid(f"{self.name}-{name}")
+
+
+def _replace(source: Path, target: Path) -> None:
+    """A new inode: a library that a process has mapped must not change under it."""
+    import shutil
+    unfinished = target.with_name(target.name + ".unfinished")
+    shutil.copy(os.path.realpath(source), unfinished)
+    unfinished.chmod(0o755)
+    unfinished.rename(target)
+
+
+def _may_raise_oom_score() -> bool:
+    """CAP_SYS_RESOURCE (bit 24) is what lowers oom_score_adj."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> 24 & 1)
+    return False

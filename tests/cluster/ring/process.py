@@ -1,0 +1,117 @@
+"""Starting and stopping the ring's processes: in their namespaces, in their cgroup, with a log, written down."""
+import ctypes
+import os
+import signal
+import subprocess
+import time
+
+from . import paths
+from .state import State, start_time, wait_gone
+
+_libc = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNS = 0x00020000
+CLONE_NEWNET = 0x40000000
+MARK = "CARVE_RING_PROCESS"         # in the environment of every process of a ring: its name
+
+
+class Place:
+    """Where a process runs: the namespaces of a keeper process, and the cgroup that finds it again."""
+
+    def __init__(self, cgroup, network_of: int | None = None, mounts_of: int | None = None):
+        self.cgroup = cgroup                        # cgroups.Tracker
+        self.namespaces = [(pid, kind, flag) for pid, kind, flag in
+                           ((network_of, "net", CLONE_NEWNET), (mounts_of, "mnt", CLONE_NEWNS)) if pid]
+
+    def enter(self) -> None:
+        """Moves the calling process there (single-threaded: mount namespaces ask for that)."""
+        self.cgroup.enter()
+        opened = [(os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC), flag)
+                  for pid, kind, flag in self.namespaces]
+        for fd, flag in opened:
+            if _libc.setns(fd, flag) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+            os.close(fd)
+        if self.namespaces:
+            os.chdir("/")
+
+
+def unshare(flags: int) -> None:
+    if _libc.unshare(flags) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+
+
+def spawn(state: State, name: str, command: list, place: Place | None = None, environment=None, before=None) -> int:
+    """Starts a process of the ring and writes it down. Its output goes to log/<name>.log.
+
+    `before` runs in the child after it is in its place, before the program is executed.
+    """
+    def prepare():
+        if place is not None:
+            place.enter()
+        if before is not None:
+            before()
+
+    with open(state.log(name), "ab") as log:
+        child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                 start_new_session=True, preexec_fn=prepare, cwd="/",
+                                 env={**os.environ, MARK: paths.name(), **(environment or {})})
+    state.add_process(name, child.pid)
+    child.returncode = 0      # this process may end before it: nobody here waits for it by subprocess
+    return child.pid
+
+
+def run(command: list, place: Place | None = None, check=True, timeout=120, **options):
+    """Runs a command to its end in a place: subprocess.CompletedProcess with text. RuntimeError has its stderr."""
+    done = subprocess.run([str(part) for part in command], preexec_fn=place.enter if place else None, text=True,
+                          capture_output=True, timeout=timeout, **options)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr.strip()}")
+    return done
+
+
+def stop(state: State, name: str, grace: float = 20) -> None:
+    """SIGTERM, then SIGKILL after `grace` seconds; returns when the process is gone."""
+    pid = state.pid(name)
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+        if not wait_gone(pid, grace):
+            os.kill(pid, signal.SIGKILL)
+            if not wait_gone(pid, 30):
+                raise RuntimeError(f"{name} (pid {pid}) does not end, not even by SIGKILL")
+    state.forget(name)
+
+
+def until(what: str, seconds: float, condition, every: float = 0.05):
+    """Polls what has no event. The condition's value, or TimeoutError that names what was waited for."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds} s: {what}")
+        time.sleep(every)
+
+
+def until_process(state: State, name: str, what: str, seconds: float, condition) -> None:
+    """Waits for what a process is to do; RuntimeError with the end of its log when it ends or takes too long."""
+    def done_or_dead():
+        return condition() or state.pid(name) is None
+    try:
+        until(what, seconds, done_or_dead)
+        if condition():
+            return
+        reason = f"{name} ended before: {what}"
+    except TimeoutError as error:
+        reason = str(error)
+    raise RuntimeError(f"{reason}\n{tail(state, name)}")
+
+
+def tail(state: State, name: str, lines: int = 25) -> str:
+    try:
+        return "\n".join(state.log(name).read_text(errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return "(no log)"
+
+
+__all__ = ["Place", "spawn", "run", "stop", "until", "until_process", "tail", "unshare", "start_time"]

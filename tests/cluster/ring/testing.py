@@ -1,0 +1,105 @@
+"""What every scenario shares: the running ring, pods that are taken away again, and words for common waits."""
+import itertools
+import os
+import unittest
+
+from . import images
+from .cluster import Ring
+from .kube import wait_for
+
+_counter = itertools.count(1)
+
+
+def pod(name, image=images.BUSYBOX, command=("sleep", "3600"), node=None, claims=None, annotations=None, **spec):
+    """A pod with one container `main`; what the caller gives in `spec` goes into its spec as it is.
+
+    claims: request name -> ResourceClaimTemplate name; the container gets all of them.
+    """
+    container = {"name": "main", "image": image, "imagePullPolicy": "Never", "command": list(command)}
+    whole = {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": [container],
+             "tolerations": [{"operator": "Exists"}]}
+    if node:
+        whole["nodeSelector"] = {"kubernetes.io/hostname": node}
+    if claims:
+        whole["resourceClaims"] = [{"name": key, "resourceClaimTemplateName": template}
+                                   for key, template in claims.items()]
+        container["resources"] = {"claims": [{"name": key} for key in claims]}
+    whole.update(spec)
+    meta = {"name": name, "namespace": "default"}
+    if annotations:
+        meta["annotations"] = annotations
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": whole}
+
+
+class RingTest(unittest.TestCase):
+    """Tests on the ring that `up` started. What a test creates through `create` is deleted at its end."""
+    longMessage = True
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ring = Ring.load()
+        cls.kube = cls.ring.kube()
+
+    def setUp(self):
+        self.created = []
+        self.addCleanup(self._clean)
+
+    def name(self, what="pod"):
+        return f"{what}-{os.getpid()}-{next(_counter)}"
+
+    def create(self, object_):
+        made = self.kube.create(object_)
+        meta = made["metadata"]
+        self.created.append((object_["kind"], meta["name"], meta.get("namespace", "default")))
+        return made
+
+    def _clean(self):
+        """Everything first asked to go, then waited for: pods before what they use."""
+        order = sorted(reversed(self.created), key=lambda c: c[0] not in ("Deployment", "DaemonSet", "Job", "Pod"))
+        for kind, name, namespace in order:
+            self.kube.delete(kind, name, namespace, grace=1 if kind == "Pod" else None)
+        for kind, name, namespace in order:
+            wait_for(f"{kind} {name} gone", 60, lambda k=kind, n=name, s=namespace: self.kube.get(k, n, s) is None)
+
+    # --- words ---------------------------------------------------------------------------------------------------
+
+    def phase(self, name):
+        found = self.kube.get("Pod", name)
+        return found and found["status"].get("phase")
+
+    def describe(self, name):
+        """What a person would look at: phase, container states, events."""
+        found = self.kube.get("Pod", name)
+        if found is None:
+            return f"pod {name}: gone"
+        states = [(s["name"], s["state"]) for s in found["status"].get("containerStatuses", [])]
+        return f"pod {name}: {found['status'].get('phase')} {found['status'].get('message', '')} {states}\n" + \
+            "\n".join(f"  {t} {r}: {m}" for t, r, m in self.kube.events_of(found))
+
+    def wait_phase(self, name, phases, seconds=60):
+        phases = (phases,) if isinstance(phases, str) else phases
+        try:
+            return wait_for(f"pod {name} is {'/'.join(phases)}", seconds, lambda: self.phase(name) in phases)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe(name)}") from None
+
+    def wait_ready(self, name, seconds=60):
+        def ready():
+            found = self.kube.get("Pod", name)
+            return found and any(c["type"] == "Ready" and c["status"] == "True"
+                                 for c in found["status"].get("conditions", []))
+        try:
+            wait_for(f"pod {name} ready", seconds, ready)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe(name)}") from None
+
+    def run_to_end(self, object_, seconds=60):
+        """Creates a pod, waits until it has ended: (phase, log of its container `main`)."""
+        name = self.create(object_)["metadata"]["name"]
+        self.wait_phase(name, ("Succeeded", "Failed"), seconds)
+        return self.phase(name), self.kube.logs(name, "main")
+
+
+def main():
+    """Runs a scenario file: all its tests, or those named on the command line."""
+    unittest.main(verbosity=2, warnings="ignore")

@@ -1,0 +1,61 @@
+"""The ring itself, without Carve: nodes Ready, pods run, networks work as on a stock cluster."""
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from ring import images  # noqa: E402
+from ring.kube import ApiError  # noqa: E402
+from ring.testing import RingTest, main, pod  # noqa: E402
+
+
+class PlainPods(RingTest):
+    def test_every_node_is_ready_with_the_version_that_was_built(self):
+        nodes = self.kube.list("Node")
+        self.assertEqual({node["metadata"]["name"] for node in nodes}, {node.name for node in self.ring.nodes})
+        for node in nodes:
+            ready = [c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready"]
+            self.assertEqual(ready, ["True"])
+            self.assertEqual(node["status"]["nodeInfo"]["kubeletVersion"], "v1.36.3")
+
+    def test_a_pod_runs_to_its_end_and_its_log_is_there(self):
+        phase, log = self.run_to_end(pod(self.name(), command=["sh", "-c", "echo from the inside; id -u"]))
+        self.assertEqual((phase, log), ("Succeeded", "from the inside\n0\n"))
+
+    def test_a_pod_that_fails_is_failed(self):
+        phase, _ = self.run_to_end(pod(self.name(), command=["sh", "-c", "exit 3"]))
+        self.assertEqual(phase, "Failed")
+
+    def test_pods_reach_the_api_server_as_their_service_account_and_rbac_refuses_them(self):
+        script = ("t=/var/run/secrets/kubernetes.io/serviceaccount/token; test -s $t && "
+                  "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo reached && cat $t")
+        phase, log = self.run_to_end(pod(self.name(), command=["sh", "-c", script]))
+        self.assertEqual(phase, "Succeeded", log)
+        reached, token = log.split("\n", 1)
+        self.assertEqual(reached, "reached")
+        with self.assertRaises(ApiError) as refused:
+            self.ring.kube(token=token.strip()).list("Pod")
+        self.assertIn(refused.exception.status, (401, 403))    # 401: the pod, to which the token is bound, has ended
+
+    def test_a_node_may_not_change_another_node(self):
+        self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "another"}})
+        node = self.ring.kube(certificate="n1")
+        node.patch("Node", "n1", {"metadata": {"annotations": {"ring/own": "1"}}}, sub="status")
+        with self.assertRaises(ApiError) as refused:
+            node.patch("Node", "another", {"metadata": {"annotations": {"ring/own": "1"}}}, sub="status")
+        self.assertEqual(refused.exception.status, 403)
+
+    def test_twenty_pods_at_once(self):
+        names = [self.create(pod(self.name(), command=["sleep", "600"]))["metadata"]["name"] for _ in range(20)]
+        for name in names:
+            self.wait_ready(name)
+        addresses = {self.kube.get("Pod", name)["status"]["podIP"] for name in names}
+        self.assertEqual(len(addresses), 20)
+
+    def test_the_image_with_programs_runs_and_finds_no_gpu(self):
+        phase, log = self.run_to_end(pod(self.name(), image=images.PROGRAMS, command=["ring-look"]))
+        self.assertEqual((phase, json.loads(log)), ("Succeeded", {"cuda": None, "nvml": None}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A ring that was started and ended, in order or after its runner was killed, leaves this machine as it was.
+
+Works on a ring of its own, beside the one that other scenarios use.
+"""
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+NAME = "carve-ring-stop"
+os.environ["CARVE_RING"] = NAME
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+from ring import paths, picture, state  # noqa: E402
+from ring.cluster import Ring  # noqa: E402
+from ring.process import until  # noqa: E402
+from ring.testing import main, pod, unittest, wait_for  # noqa: E402
+
+
+def start(*arguments):
+    return subprocess.Popen([HERE / "up", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def down():
+    done = subprocess.run([HERE / "down"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"down: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+class StopLeavesNothing(unittest.TestCase):
+    def setUp(self):
+        subprocess.run([HERE / "down"], check=True, capture_output=True)
+        self.before = picture.take()
+        self.addCleanup(lambda: subprocess.run([HERE / "down"], check=False, capture_output=True))
+
+    def assert_as_before(self):
+        """Other work on this machine may come and go: only what is there now and was not before counts."""
+        left = picture.take() - self.before
+        self.assertEqual(sorted(left), [])
+
+    def up(self):
+        process = start()
+        out, error = process.communicate(timeout=180)
+        self.assertEqual(process.returncode, 0, error)
+        self.assertIn("KUBECONFIG=", out)
+        return Ring.load()
+
+    def with_pods(self, ring, count=5):
+        kube = ring.kube()
+        for i in range(count):
+            kube.create(pod(f"left-{i}", command=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]))
+        wait_for("pods run", 60, lambda: all(p["status"].get("phase") == "Running" for p in kube.list("Pod")))
+
+    def test_the_picture_shows_a_running_ring(self):
+        """The comparison can fail: while a ring runs, it names its processes, cgroups and files."""
+        ring = self.up()
+        self.with_pods(ring, 1)
+        kinds = {item.split()[0] for item in picture.take() - self.before}
+        self.assertLessEqual({"process", "cgroup", "file"}, kinds)
+
+    def test_after_down_with_pods_running(self):
+        self.with_pods(self.up())
+        down()
+        self.assert_as_before()
+
+    def test_after_the_runner_was_killed_at_any_point_of_the_start(self):
+        for after in (0.3, 1.0, 2.0, 3.5, 6.0):
+            with self.subTest(seconds=after):
+                process = start()
+                time.sleep(after)
+                process.send_signal(signal.SIGKILL)
+                process.communicate()
+                down()
+                self.assert_as_before()
+
+    def test_the_next_up_clears_what_a_killed_one_left(self):
+        process = start()
+        until("etcd was started", 60, lambda: (found := state.State.load()) and found.pid("etcd"))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        ring = self.up()
+        self.assertTrue(ring.kube().ready())
+        down()
+        self.assert_as_before()
+
+    def test_down_when_the_rings_own_processes_were_killed(self):
+        ring = self.up()
+        self.with_pods(ring)
+        for process in ring.state.content["processes"]:
+            if ring.state.pid(process["name"]):
+                os.kill(process["pid"], signal.SIGKILL)
+        down()
+        self.assert_as_before()
+
+    def test_a_pid_that_belongs_to_somebody_else_now_is_not_touched(self):
+        bystander = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(bystander.kill)
+        made = state.State.create()
+        made.content["processes"].append({"name": "stranger", "pid": bystander.pid, "start": 1})
+        made.save()
+        down()
+        self.assertIsNone(bystander.poll())
+        self.assertFalse(paths.state().exists())
+
+
+if __name__ == "__main__":
+    main()
