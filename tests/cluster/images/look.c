@@ -1,6 +1,8 @@
 /* What a container sees of the GPUs, as one JSON line: through the driver API and through NVML, both opened by the
  * names that every program uses. Written from the public API facts; shares nothing with Carve or the simulator.
  *
+ * "mapped" lists the files of the process that look like a driver: whose code stands between program and driver.
+ *
  * usage: ring-look [allocate BYTES] [hold SECONDS]
  *   allocate  then cuMemAlloc of that many bytes on card 0; the result's number is in "allocated" (0: success)
  *   hold      prints the line, then sleeps, with what was allocated
@@ -74,6 +76,24 @@ static void look_nvml(void) {
   printf("]}");
 }
 
+static void look_mapped(void) {
+  char line[4096], last[4096] = "";
+  int first = 1;
+  FILE* maps = fopen("/proc/self/maps", "r");
+  printf(", \"mapped\": [");
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+    char* path = strchr(line, '/');
+    if (path == NULL || (strstr(path, "cuda") == NULL && strstr(path, "nvidia") == NULL)) continue;
+    path[strcspn(path, "\n")] = '\0';
+    if (strcmp(path, last) == 0) continue;
+    strcpy(last, path);
+    printf("%s\"%s\"", first ? "" : ", ", path);
+    first = 0;
+  }
+  printf("]");
+  if (maps != NULL) fclose(maps);
+}
+
 static int allocate(size_t bytes) {
   void* context = NULL;
   unsigned long long address = 0;
@@ -88,6 +108,7 @@ int main(int argc, char** argv) {
   printf("{");
   look_cuda();
   look_nvml();
+  look_mapped();
   for (int i = 1; i + 1 < argc; i += 2) {
     if (strcmp(argv[i], "allocate") == 0) printf(", \"allocated\": %d", allocate(strtoull(argv[i + 1], NULL, 10)));
   }

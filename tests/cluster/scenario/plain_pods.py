@@ -54,7 +54,7 @@ class PlainPods(RingTest):
 
     def test_the_image_with_programs_runs_and_finds_no_gpu(self):
         phase, log = self.run_to_end(pod(self.name(), image=images.PROGRAMS, command=["ring-look"]))
-        self.assertEqual((phase, json.loads(log)), ("Succeeded", {"cuda": None, "nvml": None}))
+        self.assertEqual((phase, json.loads(log)), ("Succeeded", {"cuda": None, "nvml": None, "mapped": []}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,188 @@
+"""Compares what containers see with what they were given. Input and output are plain data; nothing is looked up.
+
+given: from API objects (ResourceClaims and ResourceSlices, or the record on a pod).
+seen: {(namespace, pod name, container name): the JSON object that `ring-look` printed there}.
+"""
+import json
+
+DRIVER = "gpu.elasticgpu.io"
+RECORD = "carve.elasticgpu.io/record"
+_UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "k": 10 ** 3, "M": 10 ** 6, "G": 10 ** 9,
+          "T": 10 ** 12}
+
+
+def quantity(text) -> int:
+    """A Kubernetes quantity that stands for a whole number."""
+    text = str(text)
+    for unit, factor in _UNITS.items():
+        if text.endswith(unit):
+            number = float(text[:-len(unit)]) * factor
+            break
+    else:
+        number = float(text)
+    if number != int(number):
+        raise ValueError(f"{text}: not a whole number")
+    return int(number)
+
+
+def devices_of(slices) -> dict:
+    """(pool, device) -> {uuid, memory, cores} of the driver's newest ResourceSlices."""
+    newest = {}
+    for item in slices:
+        if item["spec"]["driver"] == DRIVER:
+            pool = item["spec"]["pool"]
+            newest[pool["name"]] = max(newest.get(pool["name"], 0), pool["generation"])
+    found = {}
+    for item in slices:
+        pool = item["spec"]["pool"]
+        if item["spec"]["driver"] != DRIVER or pool["generation"] != newest[pool["name"]]:
+            continue
+        for device in item["spec"].get("devices", []):
+            attributes = {name.rpartition("/")[2]: next(iter(value.values()))
+                          for name, value in device.get("attributes", {}).items()}
+            capacity = {name.rpartition("/")[2]: quantity(value["value"])
+                        for name, value in device.get("capacity", {}).items()}
+            found[(pool["name"], device["name"])] = {
+                "uuid": attributes.get("uuid"), "memory": capacity.get("memory"), "cores": capacity.get("cores"),
+                "shared": bool(device.get("allowMultipleAllocations"))}
+    return found
+
+
+def _results(claim, request=None):
+    allocation = claim.get("status", {}).get("allocation") or {}
+    for result in allocation.get("devices", {}).get("results", []):
+        if result["driver"] != DRIVER:
+            continue
+        if request is None or result["request"] == request or result["request"].split("/")[0] == request:
+            yield result
+
+
+def _given_by_result(result, devices):
+    device = devices.get((result["pool"], result["device"]))
+    if device is None:
+        return None
+    consumed = {name.rpartition("/")[2]: quantity(value)
+                for name, value in (result.get("consumedCapacity") or {}).items()}
+    return {"uuid": device["uuid"], "memory": consumed.get("memory", device["memory"]),
+            "cores": consumed.get("cores", device["cores"])}
+
+
+def _claims_of(pod, claims) -> dict:
+    """Name within the pod -> claim object."""
+    by_name = {(c["metadata"]["namespace"], c["metadata"]["name"]): c for c in claims}
+    namespace = pod["metadata"]["namespace"]
+    generated = {s["name"]: s.get("resourceClaimName") for s in pod["status"].get("resourceClaimStatuses", [])}
+    found = {}
+    for reference in pod["spec"].get("resourceClaims", []):
+        name = reference.get("resourceClaimName") or generated.get(reference["name"])
+        found[reference["name"]] = by_name.get((namespace, name))
+    return found
+
+
+def given_by_claims(pod, container, claims, slices):
+    """The cards that claims give one container, as a list; or the reason (text) why that cannot be said."""
+    devices = devices_of(slices)
+    named = _claims_of(pod, claims)
+    results = []
+    for reference in container.get("resources", {}).get("claims", []):
+        claim = named.get(reference["name"])
+        if claim is None:
+            return f"claim {reference['name']} does not exist"
+        uids = {user["uid"] for user in claim.get("status", {}).get("reservedFor", [])}
+        if pod["metadata"]["uid"] not in uids:
+            return f"claim {claim['metadata']['name']} is not reserved for the pod's UID {pod['metadata']['uid']}"
+        results += list(_results(claim, reference.get("request")))
+    extended = pod["status"].get("extendedResourceClaimStatus") or {}
+    for mapping in extended.get("requestMappings", []):
+        if mapping["containerName"] != container["name"]:
+            continue
+        claim = next((c for c in claims if c["metadata"]["namespace"] == pod["metadata"]["namespace"] and
+                      c["metadata"]["name"] == extended["resourceClaimName"]), None)
+        if claim is None:
+            return f"claim {extended['resourceClaimName']} does not exist"
+        results += list(_results(claim, mapping["requestName"]))
+    given = [_given_by_result(result, devices) for result in results]
+    return "a device of the claim is in no ResourceSlice" if None in given else given
+
+
+def given_by_record(pod, container):
+    """The cards that the record on the pod gives one container."""
+    text = pod["metadata"].get("annotations", {}).get(RECORD)
+    if text is None:
+        return []
+    record = json.loads(text)
+    if record["owner"]["uid"] != pod["metadata"]["uid"]:
+        return f"the record is for UID {record['owner']['uid']}, the pod's is {pod['metadata']['uid']}"
+    return [{"uuid": card["uuid"], "memory": card["bytes"], "cores": card["compute"]}
+            for part in record["parts"] if part["part"] == container["name"] for card in part["cards"]]
+
+
+def _sum_by_card(cards):
+    total = {}
+    for card in cards:
+        total[card["uuid"]] = total.get(card["uuid"], 0) + card["memory"]
+    return total
+
+
+def _seen_by(api, look):
+    part = look.get(api)
+    if not part:
+        return {}
+    return {card["uuid"]: card["memory"] for card in part["cards"]}
+
+
+def check_container(name, given, look) -> list:
+    """The differences of one container, as sentences; empty: what it sees is what it was given."""
+    if isinstance(given, str):
+        return [f"{name}: {given}"]
+    wanted = _sum_by_card(given)
+    found = []
+    for api in ("cuda", "nvml"):
+        seen = _seen_by(api, look)
+        for uuid in sorted(wanted.keys() - seen.keys()):
+            found.append(f"{name}: {api} does not show {uuid}, which it was given")
+        for uuid in sorted(seen.keys() - wanted.keys()):
+            found.append(f"{name}: {api} shows {uuid}, which it was not given")
+        for uuid in sorted(wanted.keys() & seen.keys()):
+            if wanted[uuid] != seen[uuid]:
+                found.append(f"{name}: {api} shows {seen[uuid]} bytes of {uuid}; given are {wanted[uuid]}")
+    return found
+
+
+def check_cards(claims, slices) -> list:
+    """No card is given out beyond what it has, over all claims."""
+    devices, used, users = devices_of(slices), {}, {}
+    for claim in claims:
+        for result in _results(claim):
+            key = (result["pool"], result["device"])
+            given = _given_by_result(result, devices)
+            if given is None:
+                continue
+            memory, cores = used.get(key, (0, 0))
+            used[key] = (memory + given["memory"], cores + given["cores"])
+            users[key] = users.get(key, 0) + 1
+    found = []
+    for key, (memory, cores) in used.items():
+        device = devices[key]
+        if memory > device["memory"] or cores > device["cores"]:
+            found.append(f"{'/'.join(key)}: {memory} bytes and {cores} cores are given out of "
+                         f"{device['memory']} and {device['cores']}")
+        if not device["shared"] and users[key] > 1:
+            found.append(f"{'/'.join(key)}: given to {users[key]} although it is not shared")
+    return found
+
+
+def check(pods, claims, slices, seen, by="claims") -> list:
+    """All differences; empty: everything is as it was given. Containers without a look are named as unseen."""
+    found = check_cards(claims, slices) if by == "claims" else []
+    for pod in pods:
+        for container in pod["spec"]["containers"]:
+            key = (pod["metadata"]["namespace"], pod["metadata"]["name"], container["name"])
+            name = "/".join(key)
+            if key not in seen:
+                found.append(f"{name}: was not looked into")
+                continue
+            given = given_by_claims(pod, container, claims, slices) if by == "claims" else \
+                given_by_record(pod, container)
+            found += check_container(name, given, seen[key])
+    return found

@@ -1,0 +1,111 @@
+"""The checker finds what is planted, and nothing where nothing is wrong."""
+import copy
+import json
+import unittest
+
+import check
+
+A, B = "GPU-00000000-0000-4000-8000-00000000000a", "GPU-00000000-0000-4000-8000-00000000000b"
+
+
+def device(uuid):
+    return {"name": "gpu-" + uuid[4:], "allowMultipleAllocations": True,
+            "attributes": {"uuid": {"string": uuid}},
+            "capacity": {"memory": {"value": "141Gi"}, "cores": {"value": "100"}}}
+
+
+SLICES = [{"spec": {"driver": check.DRIVER, "nodeName": "n1", "pool": {"name": "n1", "generation": 2,
+                                                                     "resourceSliceCount": 1},
+                    "devices": [device(A), device(B)]}}]
+
+
+def claim(name, pod_uid, uuid, memory="4Gi", cores="30"):
+    return {"metadata": {"name": name, "namespace": "default"}, "status": {
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": pod_uid}],
+        "allocation": {"devices": {"results": [{
+            "request": "gpu", "driver": check.DRIVER, "pool": "n1", "device": "gpu-" + uuid[4:],
+            "consumedCapacity": {"memory": memory, "cores": cores}}]}}}}
+
+
+def pod(name, uid, claim_name, annotations=None):
+    return {"metadata": {"name": name, "namespace": "default", "uid": uid, "annotations": annotations or {}},
+            "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": claim_name}],
+                     "containers": [{"name": "main", "resources": {"claims": [{"name": "c"}]}}]},
+            "status": {}}
+
+
+def look(*cards):
+    part = {"init": 0, "cards": [{"uuid": uuid, "memory": memory} for uuid, memory in cards]}
+    return {"cuda": part, "nvml": copy.deepcopy(part)}
+
+
+class Checker(unittest.TestCase):
+    def setUp(self):
+        self.pods = [pod("p1", "u1", "c1"), pod("p2", "u2", "c2")]
+        self.claims = [claim("c1", "u1", A), claim("c2", "u2", B, memory="8Gi")]
+        self.seen = {("default", "p1", "main"): look((A, 4 << 30)), ("default", "p2", "main"): look((B, 8 << 30))}
+
+    def check(self):
+        return check.check(self.pods, self.claims, SLICES, self.seen)
+
+    def test_nothing_where_nothing_is_wrong(self):
+        self.assertEqual(self.check(), [])
+
+    def test_planted_anothers_spec(self):
+        """Two containers hold each other's slices."""
+        one, two = list(self.seen)
+        self.seen[one], self.seen[two] = self.seen[two], self.seen[one]
+        self.assertEqual(len(self.check()), 8)      # one missing and one too many, per API and container
+
+    def test_planted_wrong_limit(self):
+        self.seen[("default", "p1", "main")] = look((A, (4 << 30) + 1))
+        self.assertIn("bytes of " + A, self.check()[0])
+
+    def test_planted_one_card_too_many(self):
+        self.seen[("default", "p1", "main")] = look((A, 4 << 30), (B, 141 << 30))
+        self.assertIn("which it was not given", self.check()[0])
+
+    def test_planted_no_limit_in_one_api_only(self):
+        self.seen[("default", "p1", "main")]["nvml"]["cards"][0]["memory"] = 141 << 30
+        self.assertEqual(len(self.check()), 1)
+
+    def test_planted_claim_of_another_uid(self):
+        self.pods[0]["metadata"]["uid"] = "u1-again"
+        self.assertIn("not reserved", self.check()[0])
+
+    def test_planted_card_over_committed(self):
+        self.claims += [claim("c3", "u3", A), claim("c4", "u4", A), claim("c5", "u5", A)]
+        self.assertIn("120 cores", self.check()[0])
+
+    def test_planted_container_that_was_not_looked_into(self):
+        del self.seen[("default", "p2", "main")]
+        self.assertEqual(self.check(), ["default/p2/main: was not looked into"])
+
+    def test_a_container_without_claims_must_see_nothing(self):
+        self.pods[0]["spec"]["containers"][0].pop("resources")
+        self.assertEqual(len(self.check()), 2)
+
+    def test_an_old_generation_of_a_slice_does_not_count(self):
+        stale = copy.deepcopy(SLICES[0])
+        stale["spec"]["pool"]["generation"] = 1
+        stale["spec"]["devices"][0]["attributes"]["uuid"]["string"] = B
+        self.assertEqual(check.check(self.pods, self.claims, [stale, *SLICES], self.seen), [])
+
+    def test_records(self):
+        record = {"v": 1, "owner": {"kind": "pod", "uid": "u1"},
+                  "parts": [{"part": "main", "cards": [{"uuid": A, "bytes": 4 << 30, "compute": 30}]}]}
+        pods = [pod("p1", "u1", "c1", {check.RECORD: json.dumps(record)})]
+        self.assertEqual(check.check(pods, [], [], self.seen, by="records"), [])
+        record["owner"]["uid"] = "another"
+        pods = [pod("p1", "u1", "c1", {check.RECORD: json.dumps(record)})]
+        self.assertIn("the record is for UID another", check.check(pods, [], [], self.seen, by="records")[0])
+
+    def test_quantities(self):
+        self.assertEqual([check.quantity(q) for q in ("4Gi", "30", 7, "1k", "1.5Gi")],
+                         [4 << 30, 30, 7, 1000, 3 << 29])
+        with self.assertRaises(ValueError):
+            check.quantity("0.5")
+
+
+if __name__ == "__main__":
+    unittest.main()
