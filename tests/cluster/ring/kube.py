@@ -69,6 +69,8 @@ class Kube:
             if fresh:
                 connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=timeout)
                 self.local.connection = connection
+            elif connection.sock is not None:
+                connection.sock.settimeout(timeout)
             try:
                 connection.request(method, path, body=data, headers=headers)
                 answer = connection.getresponse()

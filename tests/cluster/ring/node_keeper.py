@@ -1,8 +1,9 @@
 """Holds the mount namespace of one node: to everything started in it, the machine is that node.
 
 usage: python3 node_keeper.py FOLDER      (started in the node's cgroup and the ring's network)
-In it /var/lib and /var/log are the node's own folders, /run is empty, /dev is small. So every default path (the
-kubelet's, containerd's, Carve's) is the node's own, as on a real machine. Writes FOLDER/mounted when done.
+In it /var/lib and /var/log are the node's own folders, /run is empty, /dev is small, and what is written to /usr/lib
+and /etc stays the node's. So every default path (the kubelet's, containerd's, Carve's) is the node's own, as on a real
+machine. Writes FOLDER/mounted when done.
 """
 import ctypes
 import os
@@ -36,6 +37,19 @@ def small_dev(folder):
     mount("--move", dev, "/dev")
 
 
+def own_layer(folder, path):
+    """The machine's folder below, the node's changes above it. On tmpfs: an overlay may not lie on an overlay."""
+    above = f"{folder}/above"
+    name = path.strip("/").replace("/", "-")
+    if not os.path.isdir(above):
+        os.mkdir(above)
+        mount("-t", "tmpfs", "-o", "mode=0755", "ring-above", above)
+    os.makedirs(f"{above}/{name}/up")
+    os.makedirs(f"{above}/{name}/work")
+    mount("-t", "overlay", "-o", f"lowerdir={path},upperdir={above}/{name}/up,workdir={above}/{name}/work",
+          "ring-" + name, path)
+
+
 def main():
     folder = sys.argv[1]
     if ctypes.CDLL(None, use_errno=True).unshare(0x00020000) != 0:
@@ -45,6 +59,8 @@ def main():
         own = f"{folder}/var-{name}"
         os.makedirs(own, exist_ok=True)
         mount("--bind", own, f"/var/{name}")
+    own_layer(folder, "/usr/lib")
+    own_layer(folder, "/etc")
     small_dev(folder)
     mount("-t", "tmpfs", "-o", "mode=0755", "ring-run", "/run")
     # Private towards the machine, shared within: containers may ask for mount propagation, as on a real node.

@@ -1,5 +1,6 @@
 """What every scenario shares: the running ring, pods that are taken away again, and words for common waits."""
 import itertools
+import json
 import os
 import unittest
 
@@ -98,6 +99,53 @@ class RingTest(unittest.TestCase):
         name = self.create(object_)["metadata"]["name"]
         self.wait_phase(name, ("Succeeded", "Failed"), seconds)
         return self.phase(name), self.kube.logs(name, "main")
+
+
+class CarveTest(RingTest):
+    """Tests with Carve on every node: arbiter and agent run before the first test and end after the last."""
+    doors = "dra"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        from .carve import Carve, install_objects
+        install_objects(cls.ring)
+        cls.carves = [Carve(cls.ring, node, cls.doors) for node in cls.ring.nodes]
+        cls.carve = cls.carves[0]
+        try:
+            for carve in cls.carves:
+                carve.start_arbiter()
+                carve.start_agent()
+        except BaseException:
+            cls.tearDownClass()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        for carve in cls.carves:
+            carve.stop()
+
+    def template(self, cores=None, memory=None, count=None, device_class="gpu.elasticgpu.io", config=None):
+        """Makes a ResourceClaimTemplate for one request `gpu`; its name."""
+        exactly = {"deviceClassName": device_class}
+        requests = {key: value for key, value in (("memory", memory), ("cores", cores)) if value is not None}
+        if requests:
+            exactly["capacity"] = {"requests": requests}
+        if count:
+            exactly.update(allocationMode="ExactCount", count=count)
+        devices = {"requests": [{"name": "gpu", "exactly": exactly}]}
+        if config is not None:
+            devices["config"] = [{"opaque": {"driver": "gpu.elasticgpu.io", "parameters": config}}]
+        name = self.name("template")
+        self.create({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+                     "metadata": {"name": name, "namespace": "default"}, "spec": {"spec": {"devices": devices}}})
+        return name
+
+    def look(self, name, container="main"):
+        """What `ring-look` printed in a container that runs it."""
+        line = wait_for(f"{name}/{container} has looked", 20,
+                        lambda: self.kube.logs(name, container).strip().splitlines())
+        return json.loads(line[-1])
 
 
 def main():

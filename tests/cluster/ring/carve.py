@@ -1,0 +1,140 @@
+"""Carve on a node, as processes of a build: arbiter and agent, with a token that is bound to the node.
+
+The installed form (the DaemonSets of deploy/) is `deployment.py`'s; this one is for tests that kill and restart one
+process at a time.
+"""
+import json
+import re
+import time
+from pathlib import Path
+
+from . import cgroups, control_plane, paths
+from .process import until_process
+
+NAMESPACE = "carve-system"
+ACCOUNT = "carve-agent"
+DRIVER = "gpu.elasticgpu.io"
+LIBRARIES = "/var/lib/simulated-driver"
+AGENT_SOCKET = "/run/carve/agent.sock"
+
+
+def manifests() -> list:
+    """The files of deploy/ that a cluster is installed with, those with workloads apart (see deployment.py)."""
+    return sorted((paths.REPOSITORY / "deploy").glob("*.yaml"))
+
+
+def install_objects(ring) -> None:
+    """Namespace, account, RBAC, DeviceClasses, CRD, policies: everything of deploy/ except the workloads."""
+    kube = ring.kube()
+    for path in manifests():
+        rendered = ring.kubectl("create", "--dry-run=client", "-o", "json", "-f", path).stdout
+        for object_ in _objects(rendered):
+            if object_["kind"] not in ("DaemonSet", "Deployment", "Job", "Pod"):
+                ring.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(object_))
+    until = time.monotonic() + 30
+    while kube.get("ServiceAccount", ACCOUNT, NAMESPACE) is None:
+        if time.monotonic() > until:
+            raise RuntimeError(f"deploy/ makes no service account {NAMESPACE}/{ACCOUNT}")
+        time.sleep(0.1)
+
+
+def _objects(text):
+    """kubectl prints one JSON document after the other, Lists among them."""
+    decoder, at = json.JSONDecoder(), 0
+    while at < len(text):
+        found, at = decoder.raw_decode(text, at)
+        yield from (found["items"] if found["kind"] == "List" else [found])
+        at += len(re.match(r"\s*", text[at:]).group())
+
+
+class Carve:
+    """Arbiter and agent of one node."""
+
+    def __init__(self, ring, node, doors="dra"):
+        self.ring = ring
+        self.node = node
+        self.doors = doors
+        self.build = ring.build
+
+    # --- who the agent is ------------------------------------------------------------------------------------------
+
+    def token(self, seconds=3600, node=None) -> str:
+        """A token of the agent's account that names the node, as the kubelet would mount it into the DaemonSet's pod."""
+        kube = self.ring.kube()
+        name = node or self.node.name
+        path = kube.path("ServiceAccount", ACCOUNT, NAMESPACE, "token")
+        answer = kube.request("POST", path, {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {
+                "expirationSeconds": seconds,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": name,
+                                   "uid": kube.get("Node", name)["metadata"]["uid"]}}})
+        return answer["status"]["token"]
+
+    def write_credentials(self, seconds=3600, server=control_plane.SERVER) -> Path:
+        """The kubeconfig of the agent, with the token in a file beside it, as in a pod. Returns the node's path of it."""
+        folder = self.node.folder / "agent-credentials"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        unfinished = folder / "token.unfinished"
+        unfinished.write_text(self.token(seconds))
+        unfinished.rename(folder / "token")
+        config = folder / "kubeconfig"
+        config.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "ring",
+            "clusters": [{"name": "ring", "cluster": {
+                "server": server, "certificate-authority": str(self.ring.certificates.file("ca.crt"))}}],
+            "users": [{"name": "agent", "user": {"tokenFile": str(folder / "token")}}],
+            "contexts": [{"name": "ring", "context": {"cluster": "ring", "user": "agent"}}]}))
+        return config
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    def start_arbiter(self, program=None) -> None:
+        self.node.start("arbiter", [program or self.build / "bin" / "carve", "arbiter"])
+        until_process(self.node.state, f"{self.node.name}-arbiter", "the arbiter's socket", 20,
+                      self.node.outside("/run/carve/arbiter/control").exists)
+
+    def start_agent(self, *more, program=None, wait=True) -> None:
+        v2, _ = cgroups.mounts()
+        config = self.write_credentials()
+        self.node.start("agent", [
+            program or self.build / "bin" / "carve", "agent", "--node-name", self.node.name, "--kubeconfig", config,
+            "--doors", self.doors, "--driver-root", LIBRARIES, "--driver-mount", "/run/nvidia-sim",
+            "--cgroup-root", v2 / cgroups.NAME / f"{self.node.name}-slices", *more])
+        if wait:
+            self.wait_agent()
+
+    def wait_agent(self, seconds=30) -> None:
+        """Until it serves its own socket and, with the DRA door, has published its cards."""
+        name = f"{self.node.name}-agent"
+        until_process(self.node.state, name, "the agent's socket", seconds, self.node.outside(AGENT_SOCKET).exists)
+        if "dra" in self.doors:
+            until_process(self.node.state, name, "ResourceSlices of the node", seconds, self.published)
+
+    def published(self) -> list:
+        """The node's ResourceSlices."""
+        return [item for item in self.ring.kube().list("ResourceSlice", None)
+                if item["spec"]["driver"] == DRIVER and item["spec"].get("nodeName") == self.node.name]
+
+    def kill_agent(self) -> None:
+        import os
+        import signal
+        from .state import wait_gone
+        pid = self.node.pid("agent")
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            wait_gone(pid, 10)
+        self.node.state.forget(f"{self.node.name}-agent")
+
+    def stop(self) -> None:
+        for name in ("agent", "arbiter"):
+            self.node.stop(name)
+
+    # --- what the driver and the agent say --------------------------------------------------------------------------
+
+    def truth(self, *what):
+        """The simulated driver's own account of the node, by carve-simctl: what tests take as the truth."""
+        return json.loads(self.node.run([self.build / "bin" / "carve-simctl", *what]).stdout)
+
+    def inspect(self):
+        """The agent's own view: what it believes, never what a test takes as the truth."""
+        return json.loads(self.node.run([self.build / "bin" / "carve", "inspect", "-o", "json"]).stdout)

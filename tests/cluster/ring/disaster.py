@@ -1,0 +1,75 @@
+"""What happens to nodes: reboots, full disks, an API server that is away."""
+import contextlib
+import os
+import signal
+import uuid
+
+from . import cgroups
+
+
+def reboot(node, start) -> None:
+    """As after a power cut: every process of the node is gone at once, /run and /dev are empty, another boot id.
+
+    `start(node)` starts what a machine starts at boot besides containerd and kubelet (driver, arbiter, agent).
+    Disk contents stay: containerd's, the kubelet's and Carve's folders below /var/lib.
+    """
+    keeper = node.state.pid(f"{node.name}-keeper")
+    kubepods = [root / node.name for root in cgroups.all_groups() if (root / node.name).is_dir()]
+    groups = [node.tracker.path, *kubepods]
+    while living := set().union(*(cgroups.members(group) for group in groups)) - {keeper}:
+        for pid in living:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    for name in [p["name"] for p in node.state.content["processes"]]:
+        if name.startswith(node.name + "-") and not name.endswith("-keeper"):
+            node.state.forget(name)
+    for group in kubepods:
+        cgroups.empty(group)
+    node.run(["sh", "-c", "umount -R /run; mount -t tmpfs -o mode=0755 ring-run /run; mkdir -p /run/cdi /run/lock; "
+              "rm -f /dev/nvidia*"])
+    boot = node.folder / "boot_id"
+    boot.write_text(str(uuid.uuid4()) + "\n")
+    node.run(["mount", "--bind", boot, "/proc/sys/kernel/random/boot_id"])
+    node.start_containerd()
+    node.wait_containerd()
+    start(node)
+    node.start_kubelet()
+
+
+@contextlib.contextmanager
+def full_disk(node, folder: str, bytes_left: int = 0):
+    """Puts a file system of its own under a folder of the node, with its content, and fills it to `bytes_left`."""
+    size = 16 << 20
+    node.run(["sh", "-c", f"mkdir -p /var/lib/ring-full && mount -t tmpfs -o size={size} ring-full /var/lib/ring-full && "
+              f"cp -a {folder}/. /var/lib/ring-full/ && mount --bind /var/lib/ring-full {folder}"])
+    filler = node.outside(folder) / ".ring-filler"
+    room = os.statvfs(node.outside(folder))
+    with open(filler, "wb") as out:
+        out.write(b"\0" * max(0, room.f_bavail * room.f_frsize - bytes_left))
+    try:
+        yield filler
+    finally:
+        filler.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def api_server_away(ring):
+    """The API server does not answer: stopped in the middle of whatever it was doing."""
+    pid = ring.state.pid("apiserver")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        ring.wait_api_server()
+
+
+@contextlib.contextmanager
+def stopped(pid: int):
+    """A process that is alive and does nothing (SIGSTOP)."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
