@@ -1,0 +1,167 @@
+"""Whatever is restarted under running pods, by the DRA door: no pod is lost, limits hold, every pod gets its slice."""
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE / "checker"))
+import check  # noqa: E402
+from ring import disaster, images  # noqa: E402
+from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
+
+GIB = 1 << 30
+HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
+SEED = random.SystemRandom().randrange(1 << 32)
+
+
+class Restarts(CarveTest):
+    doors = "dra"
+    kills = 50
+
+    def setUp(self):
+        super().setUp()
+        self.node = self.ring.node(1)
+        if self.node.pid("arbiter") is None:
+            self.carve.start_arbiter()
+        if self.node.pid("agent") is None:
+            self.carve.start_agent()
+
+    def fraction(self, **spec):
+        name = self.name()
+        self.create(pod(name, image=images.PROGRAMS, claims={"gpu": self.template(memory="4Gi", cores="5")},
+                        **{"command": HOLD, "node": "n1", **spec}))
+        return name
+
+    def judge(self, names):
+        pods = [one for one in self.kube.list("Pod") if one["metadata"]["name"] in names]
+        seen = {("default", name, "main"): self.look(name) for name in names}
+        return check.check(pods, self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None), seen)
+
+    def container_ids(self, names):
+        return {name: self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"] for name in names}
+
+    def limit_holds(self, name):
+        """The limit inside a container that runs, asked again now."""
+        done = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 * GIB))
+        self.assertIn('"allocated": 2', done.stdout)
+
+    def test_agent_killed_at_random_moments_of_pod_starts(self):
+        print(f"\nseed {SEED}", flush=True)
+        dice = random.Random(SEED)
+        steady = self.fraction()
+        self.wait_ready(steady)
+        before, killed, stop = self.container_ids([steady]), [0], threading.Event()
+
+        def killer():
+            while killed[0] < self.kills and not stop.is_set():
+                time.sleep(dice.uniform(0.05, 0.8))
+                self.carve.kill_agent()
+                killed[0] += 1
+                self.carve.start_agent(wait=False)
+        thread = threading.Thread(target=killer)
+        thread.start()
+        names = []
+        try:
+            while thread.is_alive():
+                names.append(self.fraction())
+                if len(names) > 12:
+                    self.wait_ready(names[0], 120)
+                    self.assertEqual(self.judge(names[:1]), [])
+                    self.kube.delete("Pod", names.pop(0), grace=0)
+                time.sleep(0.2)
+        finally:
+            stop.set()
+            thread.join()
+        self.carve.wait_agent()
+        for name in names:
+            self.wait_ready(name, 120)
+        self.assertEqual(self.judge([*names, steady]), [])
+        self.assertEqual(self.container_ids([steady]), before)
+        self.limit_holds(steady)
+        self.assertEqual(killed[0], self.kills)
+
+    def test_arbiter_killed_under_running_pods(self):
+        name = self.fraction()
+        self.wait_ready(name)
+        before = self.container_ids([name])
+        for _ in range(5):
+            self.node.stop("arbiter", grace=0)
+            self.carve.start_arbiter()
+        self.limit_holds(name)
+        self.assertEqual(self.container_ids([name]), before)
+
+    def test_kubelet_restarted_under_pods_and_a_crash_loop(self):
+        steady = self.fraction()
+        looping = self.fraction(command=["sh", "-c", "ring-look; sleep 1; exit 1"], restartPolicy="Always")
+        self.wait_ready(steady)
+        before = self.container_ids([steady])
+        for _ in range(5):
+            self.node.stop_kubelet()
+            self.node.start_kubelet()
+            time.sleep(2)
+            self.assertNotEqual(self.phase(looping), "Failed", self.describe(looping))
+        self.wait_ready(steady)
+        self.assertEqual(self.container_ids([steady]), before)
+        new = self.fraction()
+        self.wait_ready(new, 90)
+        self.assertEqual(self.judge([new, steady]), [])
+
+    def test_containerd_killed(self):
+        steady = self.fraction()
+        self.wait_ready(steady)
+        before = self.container_ids([steady])
+        self.node.stop("containerd", grace=0)
+        self.node.start_containerd()
+        self.node.wait_containerd()
+        new = self.fraction()
+        self.wait_ready(new, 90)
+        self.assertEqual(self.judge([new, steady]), [])
+        self.assertEqual(self.container_ids([steady]), before)
+
+    def test_api_server_away_for_a_minute(self):
+        steady = self.fraction()
+        self.wait_ready(steady)
+        with disaster.api_server_away(self.ring):
+            time.sleep(60)
+            self.assertEqual(len(self.carve.inspect()["slices"]), 1)
+        new = self.fraction()
+        self.wait_ready(new, 120)
+        self.assertEqual(self.judge([new, steady]), [])
+
+    def test_unprepare_works_with_the_driver_gone(self):
+        name = self.fraction()
+        self.wait_ready(name)
+        self.node.stop("simd", grace=0)
+        try:
+            self.kube.delete("Pod", name, grace=0)
+            wait_for("the pod is gone", 60, lambda: self.kube.get("Pod", name) is None)
+            wait_for("its claim is gone", 60, lambda: not self.kube.list("ResourceClaim"))
+            wait_for("the agent holds nothing", 20, lambda: not self.carve.inspect()["slices"])
+        finally:
+            self.node.start_simulator(self.ring.build, self.ring.state.content["simulate"])
+
+    def test_reboot_of_the_node(self):
+        """/run is empty, the boot id another, no process lives: the pod runs again with its own slice."""
+        name = self.fraction(restartPolicy="Always")
+        self.wait_ready(name)
+        before = self.look(name)
+        begun = time.monotonic()
+
+        def boot(node):
+            node.start_simulator(self.ring.build, self.ring.state.content["simulate"])
+            self.carve.start_arbiter()
+            self.carve.start_agent(wait=False)
+        disaster.reboot(self.node, boot)
+        wait_for("the container was started again", 120, lambda: self.kube.get("Pod", name)["status"]
+                 .get("containerStatuses", [{}])[0].get("restartCount", 0) > 0)
+        self.wait_ready(name, 120)
+        print(f"\nrunning {time.monotonic() - begun:.1f} s after the reboot", flush=True)
+        self.assertEqual(self.look(name)["cuda"], before["cuda"])
+        self.assertEqual(len(self.carve.inspect()["slices"]), 1)
+
+
+if __name__ == "__main__":
+    main()

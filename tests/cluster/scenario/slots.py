@@ -1,0 +1,193 @@
+"""The slot door: records on pods, late binding in PreStartContainer, on the real kubelet and containerd.
+
+The binder is the test's own (ring/binder.py). What a container got is judged from inside it by the checker.
+"""
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE / "checker"))
+import check  # noqa: E402
+from ring import binder, images  # noqa: E402
+from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
+
+GIB = 1 << 30
+HOLD = ["ring-look", "hold", "3600"]
+
+
+def container(name, command=HOLD, cards=1, **more):
+    return binder.with_slots({"name": name, "image": images.PROGRAMS, "imagePullPolicy": "Never",
+                              "command": list(command), **more}, cards)
+
+
+def slot_pod(name, containers=None, init=(), **spec):
+    spec.setdefault("schedulerName", binder.SCHEDULER)
+    made = pod(name, **spec)
+    made["spec"]["containers"] = containers or [container("main")]
+    if init:
+        made["spec"]["initContainers"] = list(init)
+    return made
+
+
+class Slots(CarveTest):
+    doors = "slots"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cards = [card["uuid"] for card in cls.carve.truth("cards")["cards"]]
+        wait_for("slots on the node", 30, lambda: int(
+            cls.kube.get("Node", "n1")["status"]["allocatable"].get(binder.SLOT, 0)) > 0)
+
+    def start(self, object_, parts, init=(), epoch=1):
+        """Creates the pod and binds it with a record. parts: container -> [(card index, GiB, cores)]."""
+        made = self.create(object_)
+        binder.bind(self.kube, made, "n1", self.record(made, parts, init, epoch))
+        return made
+
+    def record(self, made, parts, init=(), epoch=1, uid=None):
+        return binder.record(uid or made["metadata"]["uid"], {
+            part: [(self.cards[index], int(size * GIB), cores) for index, size, cores in cards]
+            for part, cards in parts.items()}, init, epoch)
+
+    def assert_right(self, name, containers=("main",)):
+        seen = {("default", name, c): self.look(name, c) for c in containers}
+        current = self.kube.get("Pod", name)
+        current["spec"]["containers"] = [c for c in current["spec"]["containers"] if c["name"] in containers]
+        self.assertEqual(check.check([current], [], [], seen, by="records"), [])
+
+    def warnings(self, made):
+        return [message for kind, _, message in self.kube.events_of(made) if kind == "Warning"]
+
+    # --- record early ----------------------------------------------------------------------------------------------
+
+    def test_plain(self):
+        made = self.start(slot_pod(self.name()), {"main": [(0, 4, 30)]})
+        self.wait_ready(made["metadata"]["name"])
+        self.assert_right(made["metadata"]["name"])
+
+    def test_several_containers_and_cards(self):
+        both = slot_pod(self.name(), [container("one", cards=2), container("two")])
+        made = self.start(both, {"one": [(0, 2, 10), (1, 3, 20)], "two": [(1, 5, 30)]})
+        self.wait_ready(made["metadata"]["name"])
+        self.assert_right(made["metadata"]["name"], ("one", "two"))
+
+    def test_init_sidecar_and_main(self):
+        look = ["sh", "-c", "ring-look"]
+        whole = slot_pod(self.name(), [container("main")], init=[
+            container("first", look), container("second", look), container("side", restartPolicy="Always")])
+        made = self.start(whole, {"first": [(0, 1, 10)], "second": [(0, 2, 10)], "side": [(1, 3, 10)],
+                                  "main": [(1, 4, 10)]}, init=("first", "second"))
+        name = made["metadata"]["name"]
+        self.wait_ready(name)
+        self.assert_right(name)
+        for part, card, size in (("first", 0, 1), ("second", 0, 2), ("side", 1, 3)):
+            seen = self.look(name, part)["cuda"]["cards"]
+            self.assertEqual([(c["uuid"], c["memory"]) for c in seen], [(self.cards[card], size * GIB)], part)
+
+    def test_container_restart_keeps_the_slice(self):
+        again = slot_pod(self.name(), [container("main", ["sh", "-c", "ring-look; sleep 1; exit 1"])],
+                         restartPolicy="Always")
+        name = self.start(again, {"main": [(1, 4, 30)]})["metadata"]["name"]
+        wait_for("two restarts", 90, lambda: (self.kube.get("Pod", name)["status"].get("containerStatuses") or
+                                              [{"restartCount": 0}])[0]["restartCount"] >= 2)
+        self.assertEqual(json.loads(self.kube.logs(name, "main", previous=True))["cuda"]["cards"],
+                         [{"uuid": self.cards[1], "memory": 4 * GIB}])
+
+    def test_same_name_again_gets_its_own(self):
+        name = self.name()
+        self.start(slot_pod(name), {"main": [(0, 4, 30)]})
+        self.wait_ready(name)
+        self.kube.delete("Pod", name, grace=0)
+        wait_for("gone", 30, lambda: self.kube.get("Pod", name) is None)
+        self.created.clear()
+        self.start(slot_pod(name), {"main": [(1, 7, 20)]})
+        self.wait_ready(name)
+        self.assert_right(name)
+
+    def test_deleted_while_starting_frees_everything(self):
+        for pause in (0.0, 0.2, 0.5, 1.0, 1.5):
+            made = self.start(slot_pod(self.name()), {"main": [(0, 60, 50)]})
+            time.sleep(pause)
+            self.kube.delete("Pod", made["metadata"]["name"], grace=0)
+        wait_for("the agent holds nothing", 30, lambda: not self.carve.inspect()["slices"])
+        self.assertEqual(self.carve.truth("account")["processes"], [])
+
+    # --- record late, never, wrong -----------------------------------------------------------------------------------
+
+    def test_record_fifteen_seconds_late(self):
+        made = self.create(slot_pod(self.name()))
+        binder.bind(self.kube, made, "n1", None)
+        time.sleep(15)
+        binder.write_later(self.kube, made, self.record(made, {"main": [(1, 4, 30)]}))
+        self.wait_ready(made["metadata"]["name"], 60)
+        self.assert_right(made["metadata"]["name"])
+
+    def test_never_a_record_never_a_start(self):
+        made = self.create(slot_pod(self.name()))
+        binder.bind(self.kube, made, "n1", None)
+        wait_for("a warning that names the record", 60, lambda: [w for w in self.warnings(made) if "record" in w])
+        self.assertEqual(self.phase(made["metadata"]["name"]), "Pending")
+
+    def test_record_of_another_uid_is_refused(self):
+        made = self.create(slot_pod(self.name()))
+        other = "00000000-0000-4000-8000-000000000001"
+        binder.bind(self.kube, made, "n1", self.record(made, {"main": [(0, 4, 30)]}, uid=other))
+        wait_for("a warning that names the UID", 60, lambda: [w for w in self.warnings(made) if other in w or "UID" in w])
+        self.assertEqual(self.phase(made["metadata"]["name"]), "Pending")
+
+    def test_record_over_the_card_is_refused_with_numbers(self):
+        first = self.start(slot_pod(self.name()), {"main": [(0, 100, 60)]})
+        self.wait_ready(first["metadata"]["name"])
+        second = self.start(slot_pod(self.name()), {"main": [(0, 4, 60)]})
+        wait_for("a warning that names the card", 60,
+                 lambda: [w for w in self.warnings(second) if self.cards[0] in w and "60" in w])
+        self.assertEqual(self.phase(second["metadata"]["name"]), "Pending")
+        self.kube.delete("Pod", first["metadata"]["name"], grace=0)
+        self.wait_ready(second["metadata"]["name"], 90)
+
+    # --- pods that no scheduler sees ---------------------------------------------------------------------------------
+
+    def test_pod_with_node_name_waits_for_its_record(self):
+        made = self.create(slot_pod(self.name(), nodeName="n1"))
+        binder.write_later(self.kube, made, self.record(made, {"main": [(0, 2, 10)]}))
+        self.wait_ready(made["metadata"]["name"])
+        self.assert_right(made["metadata"]["name"])
+
+    def test_static_pod_gets_its_record_through_the_mirror_pod(self):
+        node, name = self.ring.node(1), self.name("static")
+        static = slot_pod(name)
+        del static["spec"]["schedulerName"]
+        path = node.folder / "manifests" / f"{name}.json"
+        path.write_text(json.dumps(static))
+        self.addCleanup(lambda: wait_for("static pod gone", 60, lambda: self.kube.get("Pod", name + "-n1") is None))
+        self.addCleanup(path.unlink)
+        mirror = wait_for("the mirror pod", 60, lambda: self.kube.get("Pod", name + "-n1"))
+        # The kubelet's own UID of a static pod is not the mirror's: it stands in an annotation of the mirror.
+        uid = mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"]
+        binder.write_later(self.kube, mirror, self.record(mirror, {"main": [(1, 2, 10)]}, uid=uid))
+        self.wait_ready(name + "-n1")
+        self.assertEqual(self.look(name + "-n1")["cuda"]["cards"], [{"uuid": self.cards[1], "memory": 2 * GIB}])
+
+    # --- many --------------------------------------------------------------------------------------------------------
+
+    def test_forty_at_once_while_other_pods_start(self):
+        made = [self.create(slot_pod(self.name())) for _ in range(40)]
+        threads = [threading.Thread(target=binder.bind, args=(self.ring.kube(), one, "n1", self.record(
+            one, {"main": [(i % len(self.cards), 1 + i // 2 * 0.25, 2)]}))) for i, one in enumerate(made)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for one in made:
+            self.wait_ready(one["metadata"]["name"], 120)
+        for one in made:
+            self.assert_right(one["metadata"]["name"])
+
+
+if __name__ == "__main__":
+    main()
