@@ -1,0 +1,304 @@
+#include "adapter/kubelet/kubelet_server.h"
+
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/server_posix.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "adapter/kubelet/folder_watch.h"
+#include "adapter/kubelet/services.h"
+#include "adapter/kubelet/unix_listener.h"
+#include "adapter/process/text_file.h"
+
+namespace carve::kubelet {
+namespace {
+
+using Monotonic = std::chrono::steady_clock;
+constexpr auto kLook = std::chrono::seconds(2);      // at everything, whatever inotify said
+constexpr auto kHealthEvery = std::chrono::seconds(10);
+constexpr auto kRegisterDeadline = std::chrono::seconds(10);  // the kubelet's own for dialling us back
+constexpr auto kRetryFirst = std::chrono::milliseconds(20);
+constexpr auto kRetryMost = std::chrono::seconds(1);
+constexpr auto kDrain = std::chrono::seconds(2);
+
+}  // namespace
+
+struct KubeletServer::Impl {
+  Impl(const Doors& doors_in, Log& log_in) : doors(doors_in), log(log_in) {}
+
+  void tend();
+  void tend_dra();
+  void tend_slots();
+  void try_register(std::uint64_t kubelet);
+  void poll_once(const std::stop_token& stop);
+  void accept_from(const std::optional<UnixListener>& listener);
+  void note_error(const std::string& text);
+  void poke() const {
+    const std::uint64_t one = 1;
+    static_cast<void>(::write(wake.get(), &one, sizeof(one)));
+  }
+  [[nodiscard]] std::string plugin_path() const {
+    return doors.dra_sockets.plugins_folder + "/dra-" + doors.dra_sockets.unique + ".sock";
+  }
+  [[nodiscard]] std::string registry_path() const {
+    return doors.dra_sockets.registry + "/" + doors.dra_sockets.driver + "-" + doors.dra_sockets.unique +
+           "-reg.sock";
+  }
+  [[nodiscard]] std::string slot_path() const { return doors.slot_socket.folder + "/" + doors.slot_socket.socket; }
+  [[nodiscard]] std::string kubelet_path() const { return doors.slot_socket.folder + "/kubelet.sock"; }
+
+  Doors doors;
+  Log& log;
+  Fd wake;
+  Workers local{1};      // Allocate: the kubelet asks one at a time
+  Workers registrar{1};  // the kubelet dials us back meanwhile
+  DraWorkers dra_workers;
+  std::unique_ptr<SlotService> slots;
+  std::unique_ptr<DraV1> dra_v1;
+  std::unique_ptr<DraV1Beta1> dra_v1beta1;
+  std::unique_ptr<HealthService> health;
+  std::unique_ptr<RegistrationService> registration;
+  std::unique_ptr<grpc::Server> server;
+
+  // The running thread's own.
+  std::optional<FolderWatch> watch;
+  std::optional<UnixListener> plugin_socket;
+  std::optional<UnixListener> registry_socket;
+  std::optional<UnixListener> slot_listener;
+  Monotonic::time_point next_health{};
+  Monotonic::time_point next_register{};
+  Monotonic::duration retry = kRetryFirst;
+
+  std::atomic<bool> registering{false};
+  std::atomic<bool> refused{false};  // the kubelet's plugin watcher: it tries again when the socket is made anew
+  std::atomic<std::uint64_t> registered_at{0};  // identity of the kubelet.sock that knows us
+  mutable std::mutex mutex;
+  Seen seen;
+};
+
+void KubeletServer::Impl::note_error(const std::string& text) {
+  bool fresh = false;
+  {
+    const std::lock_guard lock(mutex);
+    fresh = seen.error != text;
+    seen.error = text;
+  }
+  if (fresh && !text.empty()) log.warn("kubelet door", {{"error", text}});
+}
+
+void KubeletServer::Impl::tend_dra() {
+  const auto now = Monotonic::now();
+  if (!plugin_socket || !plugin_socket->in_place()) {
+    auto made = UnixListener::open(plugin_path());
+    if (!made) return note_error(made.error().what);
+    plugin_socket.emplace(std::move(*made));
+  }
+  // A refusal in the kubelet's later steps is not tried again until the socket is a new one.
+  if (refused.exchange(false) && registry_socket) registry_socket.reset();
+  if (!registry_socket || !registry_socket->in_place()) {
+    if (now < next_register) return;
+    auto made = UnixListener::open(registry_path());
+    if (!made) return note_error(made.error().what);
+    registry_socket.emplace(std::move(*made));
+    log.info("dra sockets in place", {{"plugin", plugin_path()}, {"registry", registry_path()}});
+  }
+}
+
+void KubeletServer::Impl::tend_slots() {
+  if (!slot_listener || !slot_listener->in_place()) {
+    // Somebody else who answers there serves this node now: two that take the name from each other help nobody.
+    if (connect_unix(slot_path())) {
+      return note_error("another plugin serves " + slot_path() + ": this agent keeps away from it");
+    }
+    slot_listener.reset();
+    auto made = UnixListener::open(slot_path());
+    if (!made) return note_error(made.error().what);
+    slot_listener.emplace(std::move(*made));
+    registered_at = 0;
+  }
+  const auto kubelet = file_identity(kubelet_path());
+  if (kubelet == 0 || registering) return;
+  const auto now = Monotonic::now();
+  if (kubelet != registered_at) {
+    if (now >= next_register || registered_at != 0) try_register(kubelet);
+  }
+}
+
+/// The kubelet dials back inside of the call, so that it is made on a thread of its own.
+void KubeletServer::Impl::try_register(std::uint64_t kubelet) {
+  registering = true;
+  registered_at = 0;
+  next_register = Monotonic::now() + retry;
+  retry = std::min<Monotonic::duration>(retry * 2, kRetryMost);
+  registrar.post([this, kubelet] {
+    std::string error;
+    auto connected = connect_unix(kubelet_path());
+    if (connected) {
+      grpc::ChannelArguments arguments;
+      arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+      arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, "localhost");
+      const auto channel = grpc::CreateCustomInsecureChannelFromFd("localhost", connected->release(), arguments);
+      const auto stub = v1beta1::Registration::NewStub(channel);
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + kRegisterDeadline);
+      v1beta1::RegisterRequest request;
+      request.set_version("v1beta1");
+      request.set_endpoint(doors.slot_socket.socket);
+      request.set_resource_name(doors.slot_socket.resource);
+      request.mutable_options()->set_pre_start_required(true);
+      v1beta1::Empty nothing;
+      const auto status = stub->Register(&context, request, &nothing);
+      if (!status.ok()) error = "register " + doors.slot_socket.resource + ": " + status.error_message();
+    } else {
+      error = connected.error().what;
+    }
+    if (error.empty()) {
+      registered_at = kubelet;
+      const std::lock_guard lock(mutex);
+      ++seen.slot_registrations;
+      seen.error.clear();
+    } else {
+      note_error(error);
+    }
+    registering = false;
+    poke();
+  });
+}
+
+void KubeletServer::Impl::tend() {
+  if (!watch) {
+    std::vector<std::string> folders;
+    if (doors.dra) folders = {doors.dra_sockets.registry, doors.dra_sockets.plugins_folder};
+    if (doors.slots) folders.push_back(doors.slot_socket.folder);
+    auto opened = FolderWatch::open(folders);
+    if (opened) {
+      watch.emplace(std::move(*opened));
+    } else {
+      note_error(opened.error().what);
+    }
+  }
+  if (doors.dra) tend_dra();
+  if (doors.slots) tend_slots();
+  const auto now = Monotonic::now();
+  if (registered_at != 0) retry = kRetryFirst;
+  if (health && now >= next_health) {
+    next_health = now + kHealthEvery;
+    health->streams().changed();
+  }
+}
+
+void KubeletServer::Impl::accept_from(const std::optional<UnixListener>& listener) {
+  while (listener) {
+    Fd connection = listener->accept();
+    if (!connection) return;
+    grpc::AddInsecureChannelFromFd(server.get(), connection.release());
+  }
+}
+
+void KubeletServer::Impl::poll_once(const std::stop_token& stop) {
+  std::array<pollfd, 5> fds = {};
+  nfds_t count = 0;
+  const auto add = [&](int fd) { fds.at(count++) = {fd, POLLIN, 0}; };
+  add(wake.get());
+  if (watch) add(watch->fd());
+  for (const auto* listener : {&plugin_socket, &registry_socket, &slot_listener}) {
+    if (*listener) add((*listener)->fd());
+  }
+  const bool soon = doors.slots && registered_at == 0 && !registering && file_identity(kubelet_path()) != 0;
+  const auto timeout = soon ? std::chrono::duration_cast<std::chrono::milliseconds>(retry)
+                            : std::chrono::duration_cast<std::chrono::milliseconds>(kLook);
+  if (stop.stop_requested()) return;
+  ::poll(fds.data(), count, static_cast<int>(timeout.count()));
+  std::uint64_t drained = 0;
+  static_cast<void>(::read(wake.get(), &drained, sizeof(drained)));
+  if (watch && watch->drain()) watch.reset();
+  accept_from(plugin_socket);
+  accept_from(registry_socket);
+  accept_from(slot_listener);
+}
+
+KubeletServer::KubeletServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+KubeletServer::~KubeletServer() {
+  if (impl_->slots) impl_->slots->lists().close();
+  if (impl_->health) impl_->health->streams().close();
+  impl_->server->Shutdown(std::chrono::system_clock::now() + kDrain);
+  impl_->server->Wait();
+  impl_->local.stop();
+  impl_->registrar.stop();
+  impl_->dra_workers.prepare.stop();
+  impl_->dra_workers.unprepare.stop();
+}
+
+Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, Log& log) {
+  auto impl = std::make_unique<Impl>(doors, log);
+  impl->wake.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!impl->wake) return tl::unexpected(errno_error(errno, "eventfd"));
+  grpc::ServerBuilder builder;
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  Impl& self = *impl;
+  if (doors.dra) {
+    impl->dra_v1 = std::make_unique<DraV1>(*doors.dra, impl->dra_workers);
+    impl->dra_v1beta1 = std::make_unique<DraV1Beta1>(*doors.dra, impl->dra_workers);
+    impl->health = std::make_unique<HealthService>(*doors.dra);
+    impl->registration = std::make_unique<RegistrationService>(
+        doors.dra_sockets.driver, impl->plugin_path(), [&self](bool registered, const std::string& error) {
+          {
+            const std::lock_guard lock(self.mutex);
+            self.seen.dra_registered = registered;
+          }
+          self.note_error(registered ? "" : "the kubelet refuses the registration: " + error);
+          self.refused = !registered;
+          self.poke();
+        });
+    builder.RegisterService(impl->dra_v1.get());
+    builder.RegisterService(impl->dra_v1beta1.get());
+    builder.RegisterService(impl->health.get());
+    builder.RegisterService(impl->registration.get());
+    CARVE_TRY_VOID(make_folders(doors.dra_sockets.plugins_folder, 0750));
+    CARVE_TRY_VOID(make_folders(doors.dra_sockets.registry, 0750));
+    remove_dead_sockets(doors.dra_sockets.registry, doors.dra_sockets.driver + "-", "-reg.sock");
+    remove_dead_sockets(doors.dra_sockets.plugins_folder, "dra-", ".sock");
+  }
+  if (doors.slots) {
+    impl->slots = std::make_unique<SlotService>(*doors.slots, impl->local);
+    builder.RegisterService(impl->slots.get());
+  }
+  impl->server = builder.BuildAndStart();
+  if (!impl->server) return fail(Code::kInternal, "gRPC server: cannot start");
+  return std::unique_ptr<KubeletServer>(new KubeletServer(std::move(impl)));
+}
+
+void KubeletServer::run(const std::stop_token& stop) {
+  const std::stop_callback wake_up(stop, [this] { impl_->poke(); });
+  while (!stop.stop_requested()) {
+    impl_->tend();
+    impl_->poll_once(stop);
+  }
+  // The registration goes first. The slots' list stays as it is: after the stream's end the kubelet waits
+  // five minutes for us to come back, and an empty list would take the node's slots away at once.
+  impl_->registry_socket.reset();
+  impl_->slot_listener.reset();
+  impl_->plugin_socket.reset();
+}
+
+void KubeletServer::changed() {
+  if (impl_->slots) impl_->slots->lists().changed();
+  if (impl_->health) impl_->health->streams().changed();
+}
+
+KubeletServer::Seen KubeletServer::seen() const {
+  const std::lock_guard lock(impl_->mutex);
+  Seen copy = impl_->seen;
+  copy.slots_registered = impl_->registered_at != 0 && impl_->slots && impl_->slots->lists().any();
+  return copy;
+}
+
+}  // namespace carve::kubelet

@@ -1,0 +1,89 @@
+#include "adapter/kubelet/pod_resources.h"
+
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <mutex>
+
+#include "adapter/kubelet/unix_listener.h"
+#include "adapter/process/text_file.h"
+#include "codec/kubelet/checkpoint.h"
+#include "proto/pod_resources_v1.grpc.pb.h"
+
+namespace carve::kubelet {
+namespace {
+
+constexpr int kMaxAnswer = 16 << 20;  // the kubelet's own limit
+constexpr auto kDeadline = std::chrono::seconds(2);
+constexpr std::size_t kMaxCheckpoint = 64U << 20U;
+
+}  // namespace
+
+struct KubeletAsked::Impl {
+  std::string socket;
+  std::string checkpoint_path;
+  std::mutex mutex;
+  std::uint64_t connected_to = 0;
+  std::shared_ptr<grpc::Channel> channel;
+
+  Result<void> connect() {
+    const auto identity = file_identity(socket);
+    if (channel && identity == connected_to && channel->GetState(false) != GRPC_CHANNEL_SHUTDOWN &&
+        channel->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE)
+      return {};
+    CARVE_TRY(Fd fd, connect_unix(socket));
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+    arguments.SetMaxReceiveMessageSize(kMaxAnswer);
+    arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, "localhost");
+    channel = grpc::CreateCustomInsecureChannelFromFd("localhost", fd.release(), arguments);
+    connected_to = identity;
+    return {};
+  }
+};
+
+KubeletAsked::KubeletAsked(const std::string& root, const std::string& device_plugins)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->socket = root + "/pod-resources/kubelet.sock";
+  impl_->checkpoint_path = device_plugins + "/kubelet_internal_checkpoint";
+}
+
+KubeletAsked::~KubeletAsked() = default;
+
+Result<std::vector<SlotHolder>> KubeletAsked::holders(const std::string& resource) {
+  const std::lock_guard lock(impl_->mutex);
+  CARVE_TRY_VOID(impl_->connect());
+  v1::ListPodResourcesResponse answer;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kDeadline);
+  const auto status = v1::PodResourcesLister::NewStub(impl_->channel)->List(&context, {}, &answer);
+  if (!status.ok()) {
+    impl_->channel.reset();
+    return fail(static_cast<Code>(status.error_code()), "PodResources: " + status.error_message());
+  }
+  std::vector<SlotHolder> holders;
+  for (const auto& pod : answer.pod_resources()) {
+    for (const auto& container : pod.containers()) {
+      SlotHolder holder{pod.namespace_(), pod.name(), container.name(), {}};
+      for (const auto& device : container.devices()) {
+        if (device.resource_name() != resource) continue;
+        holder.slots.insert(holder.slots.end(), device.device_ids().begin(), device.device_ids().end());
+      }
+      if (!holder.slots.empty()) holders.push_back(std::move(holder));
+    }
+  }
+  return holders;
+}
+
+Result<std::vector<SlotEntry>> KubeletAsked::checkpoint(const std::string& resource) {
+  CARVE_TRY(const auto text, read_text(impl_->checkpoint_path, kMaxCheckpoint));
+  CARVE_TRY(const auto all, codec::parse_checkpoint(text));
+  std::vector<SlotEntry> entries;
+  for (const auto& entry : all) {
+    if (entry.resource == resource) entries.push_back({entry.pod_uid, entry.container, entry.devices});
+  }
+  return entries;
+}
+
+}  // namespace carve::kubelet

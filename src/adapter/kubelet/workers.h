@@ -1,0 +1,33 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace carve::kubelet {
+
+/// A fixed number of threads for calls that may block, so that gRPC's own few never do. Jobs run in the order
+/// in which they came. stop() runs what is queued, then joins.
+class Workers {
+ public:
+  explicit Workers(unsigned threads);
+  ~Workers() { stop(); }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+  /// False after stop(): the job was not taken.
+  bool post(std::function<void()> job);
+  void stop();
+
+ private:
+  void run();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace carve::kubelet

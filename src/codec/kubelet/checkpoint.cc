@@ -1,0 +1,58 @@
+#include "codec/kubelet/checkpoint.h"
+
+#include <boost/json.hpp>
+#include <utility>
+
+namespace carve::codec {
+namespace {
+
+namespace json = boost::json;
+
+const json::value* member(const json::value& value, std::string_view key) {
+  const auto* object = value.if_object();
+  return object == nullptr ? nullptr : object->if_contains(json::string_view(key.data(), key.size()));
+}
+
+std::string text_of(const json::value& value, std::string_view key) {
+  const auto* found = member(value, key);
+  const auto* text = found == nullptr ? nullptr : found->if_string();
+  return text == nullptr ? std::string() : std::string(text->data(), text->size());
+}
+
+void add_devices(const json::value& value, std::vector<std::string>* devices) {
+  if (const auto* list = value.if_array()) {
+    for (const auto& item : *list) {
+      if (const auto* text = item.if_string()) devices->emplace_back(text->data(), text->size());
+    }
+  } else if (const auto* by_node = value.if_object()) {
+    for (const auto& [node, items] : *by_node) {
+      if (items.is_array()) add_devices(items, devices);
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
+  json::parse_options options;
+  options.max_depth = 16;
+  json::error_code error;
+  const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  if (error) return fail(Code::kInvalidArgument, "the kubelet's device checkpoint: no JSON: " + error.message());
+  const auto* data = member(value, "Data");
+  const auto* entries = data == nullptr ? nullptr : member(*data, "PodDeviceEntries");
+  std::vector<CheckpointEntry> out;
+  if (entries != nullptr && entries->is_null()) return out;  // Go's spelling of an empty list
+  if (entries == nullptr || !entries->is_array())
+    return fail(Code::kInvalidArgument, "the kubelet's device checkpoint: no list Data.PodDeviceEntries");
+  for (const auto& item : entries->get_array()) {
+    CheckpointEntry entry{text_of(item, "PodUID"), text_of(item, "ContainerName"),
+                          text_of(item, "ResourceName"), {}};
+    if (const auto* devices = member(item, "DeviceIDs")) add_devices(*devices, &entry.devices);
+    if (!entry.pod_uid.empty() && !entry.container.empty() && !entry.resource.empty() && !entry.devices.empty())
+      out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace carve::codec

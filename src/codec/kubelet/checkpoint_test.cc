@@ -1,0 +1,44 @@
+#include "codec/kubelet/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+namespace carve::codec {
+namespace {
+
+// Written by hand after the kubelet's file (1.36): a pod with an init container whose slot is handed on.
+constexpr std::string_view kFile = R"({"Data":{"PodDeviceEntries":[
+  {"PodUID":"u-1","ContainerName":"init","ResourceName":"elasticgpu.io/slot","DeviceIDs":{"-1":["slot-0003","slot-0001"]},"AllocResp":"KgA="},
+  {"PodUID":"u-1","ContainerName":"a","ResourceName":"elasticgpu.io/slot","DeviceIDs":{"0":["slot-0003"],"1":["slot-0009"]},"AllocResp":""},
+  {"PodUID":"u-2","ContainerName":"b","ResourceName":"other.io/x","DeviceIDs":["x1"],"AllocResp":"" }],
+  "RegisteredDevices":{"elasticgpu.io/slot":["slot-0000"]}},"Checksum":123,"BootID":"b"})";
+
+TEST(Checkpoint, EntriesWithUidContainerAndAllNumaNodes) {
+  const auto got = parse_checkpoint(kFile);
+  ASSERT_TRUE(got) << got.error().what;
+  ASSERT_EQ(got->size(), 3U);
+  EXPECT_EQ((*got)[0], (CheckpointEntry{"u-1", "init", "elasticgpu.io/slot", {"slot-0003", "slot-0001"}}));
+  EXPECT_EQ((*got)[1], (CheckpointEntry{"u-1", "a", "elasticgpu.io/slot", {"slot-0003", "slot-0009"}}));
+  EXPECT_EQ((*got)[2].devices, std::vector<std::string>{"x1"});
+}
+
+TEST(Checkpoint, WhatIsStrangeIsLeftOutAndTheRestRead) {
+  const auto got = parse_checkpoint(
+      R"({"Data":{"PodDeviceEntries":[7,{"PodUID":3},{"PodUID":"u","ContainerName":"c","ResourceName":"r","DeviceIDs":
+      {"-1":["d",1,null],"x":"y"}},{"PodUID":"u","ContainerName":"c","ResourceName":"r","DeviceIDs":null}]},"New":{}})");
+  ASSERT_TRUE(got) << got.error().what;
+  ASSERT_EQ(got->size(), 1U);
+  EXPECT_EQ(got->front().devices, std::vector<std::string>{"d"});
+  EXPECT_TRUE(parse_checkpoint(R"({"Data":{"PodDeviceEntries":null}})")->empty());
+}
+
+TEST(Checkpoint, AHalfWrittenFileIsAnError) {
+  for (std::size_t cut = 0; cut < kFile.size(); cut += 17) {
+    EXPECT_FALSE(parse_checkpoint(kFile.substr(0, cut))) << cut;
+  }
+  EXPECT_FALSE(parse_checkpoint("{}"));
+  EXPECT_FALSE(parse_checkpoint(R"({"Data":{"PodDeviceEntries":{}}})"));
+  EXPECT_FALSE(parse_checkpoint(std::string(100, '[')));
+}
+
+}  // namespace
+}  // namespace carve::codec
