@@ -44,6 +44,15 @@ def _kubernetes_flags(version):
     return f"-X {base}.gitVersion=v{version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
 
 
+def kubernetes_module():
+    """The folder of modules/ for Kubernetes: env CARVE_RING_KUBERNETES=1.34 picks an older one."""
+    version = os.environ.get("CARVE_RING_KUBERNETES")
+    name = f"kubernetes-{version}" if version else "kubernetes"
+    if not (paths.MODULES / name).is_dir():
+        raise SystemExit(f"ring: CARVE_RING_KUBERNETES={version}: there is no {paths.MODULES / name}")
+    return name
+
+
 def components():
     return [
         Component("etcd", {"etcd": "."}, "go.etcd.io/etcd/server/v3", lambda _: ""),
@@ -53,7 +62,7 @@ def components():
                   "github.com/containerd/containerd/v2",
                   lambda version: f"-X github.com/containerd/containerd/v2/version.Version={version}",
                   tags="no_btrfs no_devmapper no_zfs"),
-        Component("kubernetes",
+        Component(kubernetes_module(),
                   {name: f"k8s.io/kubernetes/cmd/{name}"
                    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")},
                   "k8s.io/kubernetes", _kubernetes_flags),
@@ -128,7 +137,8 @@ def _drop_superseded(go_version):
     """Keeps the newest other build of each module (a branch away), deletes what is older."""
     for component in components():
         current = component.folder_of_binaries(go_version).parent
-        others = sorted((p for p in paths.cache().glob(f"{component.module}-[0-9]*") if p != current),
+        form = re.compile(re.escape(component.module) + r"-\d+\.\d+\.\d+-[0-9a-f]{16}")
+        others = sorted((p for p in paths.cache().iterdir() if form.fullmatch(p.name) and p != current),
                         key=lambda p: p.stat().st_mtime, reverse=True)
         for folder in others[1:]:
             shutil.rmtree(folder, ignore_errors=True)

@@ -116,14 +116,7 @@ class Carve:
                 if item["spec"]["driver"] == DRIVER and item["spec"].get("nodeName") == self.node.name]
 
     def kill_agent(self) -> None:
-        import os
-        import signal
-        from .state import wait_gone
-        pid = self.node.pid("agent")
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-            wait_gone(pid, 10)
-        self.node.state.forget(f"{self.node.name}-agent")
+        self.node.kill("agent")
 
     def stop(self) -> None:
         for name in ("agent", "arbiter"):

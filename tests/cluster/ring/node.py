@@ -10,7 +10,7 @@ from pathlib import Path
 
 from . import cgroups, cni, control_plane, images, network
 from .certs import kubeconfig
-from .process import Place, run, spawn, stop, until_process
+from .process import Place, kill, run, spawn, stop, until_process
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 MAX_PODS = 250
@@ -168,6 +168,9 @@ sandbox = "{images.PAUSE}"
 
     def stop(self, name: str, grace: float = 20) -> None:
         stop(self.state, f"{self.name}-{name}", grace)
+
+    def kill(self, name: str) -> None:
+        kill(self.state, f"{self.name}-{name}")
 
     def pid(self, name: str):
         return self.state.pid(f"{self.name}-{name}")

@@ -81,6 +81,16 @@ def stop(state: State, name: str, grace: float = 20) -> None:
     state.forget(name)
 
 
+def kill(state: State, name: str) -> None:
+    """SIGKILL; returns when the process is gone. Nothing when there is none."""
+    pid = state.pid(name)
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+        if not wait_gone(pid, 30):
+            raise RuntimeError(f"{name} (pid {pid}) does not end by SIGKILL")
+    state.forget(name)
+
+
 def until(what: str, seconds: float, condition, every: float = 0.05):
     """Polls what has no event. The condition's value, or TimeoutError that names what was waited for."""
     deadline = time.monotonic() + seconds
@@ -114,4 +124,4 @@ def tail(state: State, name: str, lines: int = 25) -> str:
         return "(no log)"
 
 
-__all__ = ["Place", "spawn", "run", "stop", "until", "until_process", "tail", "unshare", "start_time"]
+__all__ = ["Place", "spawn", "run", "stop", "kill", "until", "until_process", "tail", "unshare", "start_time"]

@@ -33,7 +33,7 @@ class NodeDisasters(RingTest):
 
     def test_containerd_killed_keeps_containers(self):
         before = self.container_id()
-        self.node.stop("containerd", grace=0)
+        self.node.kill("containerd")
         self.node.start_containerd()
         self.node.wait_containerd()
         self.new_pod_runs()

@@ -88,7 +88,7 @@ class Restarts(CarveTest):
         self.wait_ready(name)
         before = self.container_ids([name])
         for _ in range(5):
-            self.node.stop("arbiter", grace=0)
+            self.node.kill("arbiter")
             self.carve.start_arbiter()
         self.limit_holds(name)
         self.assertEqual(self.container_ids([name]), before)
@@ -113,7 +113,7 @@ class Restarts(CarveTest):
         steady = self.fraction()
         self.wait_ready(steady)
         before = self.container_ids([steady])
-        self.node.stop("containerd", grace=0)
+        self.node.kill("containerd")
         self.node.start_containerd()
         self.node.wait_containerd()
         new = self.fraction()
@@ -134,7 +134,7 @@ class Restarts(CarveTest):
     def test_unprepare_works_with_the_driver_gone(self):
         name = self.fraction()
         self.wait_ready(name)
-        self.node.stop("simd", grace=0)
+        self.node.kill("simd")
         try:
             self.kube.delete("Pod", name, grace=0)
             wait_for("the pod is gone", 60, lambda: self.kube.get("Pod", name) is None)
