@@ -130,15 +130,18 @@ class Ring:
         for node in made:
             node.make_namespace()
             node.start_containerd()
+        archives = []
         programs = [build / "bin" / name for name in PROGRAMS if build and (build / "bin" / name).exists()]
-        archives = images.make_all(state.folder / "images", programs)
-        say("images made")
+        if made:
+            archives = images.make_all(state.folder / "images", programs)
+            say("images made")
         for node in made:
             node.wait_containerd()
             node.import_images(archives)
             if simulate:
                 node.start_simulator(build, simulate)
-        say("containerd up, images imported")
+        if made:
+            say("containerd up, images imported")
         ring.wait_api_server()
         say("API server ready")
         control_plane.start_controller_manager(state, found, ring.certificates, ring.control)
@@ -147,7 +150,7 @@ class Ring:
         for node in made:
             node.start_kubelet()
         ring._wait_nodes()
-        say("nodes Ready")
+        say("nodes Ready" if made else "control plane up")
         return ring
 
 
