@@ -56,6 +56,7 @@ def kubernetes_module():
 def components():
     return [
         Component("etcd", {"etcd": "."}, "go.etcd.io/etcd/server/v3", lambda _: ""),
+        Component("plugin", {"ring-plugin": "."}, "k8s.io/kubelet", lambda _: ""),
         Component("containerd",
                   {name: f"github.com/containerd/containerd/v2/cmd/{name}"
                    for name in ("containerd", "containerd-shim-runc-v2", "ctr")},

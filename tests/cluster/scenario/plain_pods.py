@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ring import images  # noqa: E402
 from ring.kube import ApiError  # noqa: E402
-from ring.testing import RingTest, main, pod  # noqa: E402
+from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 
 class PlainPods(RingTest):
@@ -46,6 +46,29 @@ class PlainPods(RingTest):
         with self.assertRaises(ApiError) as refused:
             node.patch("Node", "another", {"metadata": {"annotations": {"ring/own": "1"}}}, sub="status")
         self.assertEqual(refused.exception.status, 403)
+
+    def test_a_container_gets_a_hand_written_cdi_device(self):
+        """Device plugin -> kubelet -> containerd -> CDI file, without Carve. A name without a file is refused."""
+        node = self.ring.node(1)
+        node.start("plugin", [self.ring.binaries["ring-plugin"], "ring.test/thing", "4", "ring.test/thing=one"])
+        self.addCleanup(node.stop, "plugin")
+        wait_for("the plugin's resource on the node", 30, lambda: self.kube.get("Node", "n1")["status"]["allocatable"]
+                 .get("ring.test/thing") == "4")
+
+        def with_thing():
+            made = pod(self.name(), command=["sh", "-c", "echo $RING_THING; head -c 3 /dev/ring-thing | od -An -tx1"])
+            made["spec"]["containers"][0]["resources"] = {"limits": {"ring.test/thing": 1}}
+            return made
+        refused = self.create(with_thing())
+        wait_for("the refusal in an event", 30, lambda: [m for _, _, m in self.kube.events_of(refused)
+                                                        if "unresolvable CDI devices ring.test/thing=one" in m])
+        spec = node.outside("/run/cdi/ring.json")
+        spec.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "ring.test/thing", "devices": [{
+            "name": "one", "containerEdits": {"env": ["RING_THING=one"], "deviceNodes": [
+                {"path": "/dev/ring-thing", "hostPath": "/dev/zero"}]}}]}))
+        self.addCleanup(spec.unlink)
+        phase, log = self.run_to_end(with_thing())
+        self.assertEqual((phase, log.split()), ("Succeeded", ["one", "00", "00", "00"]))
 
     def test_twenty_pods_at_once(self):
         names = [self.create(pod(self.name(), command=["sleep", "600"]))["metadata"]["name"] for _ in range(20)]
