@@ -3,7 +3,7 @@
 // One word of shared memory that another process reads or writes at the same time.
 //
 // Every store goes through here, so that the test build of the library (CARVE_KILL_POINTS) can die before
-// and after each of them; tools/ counts the call sites and the tests visit them all. Freestanding: no libc.
+// and after each of them; tests/isolation counts the call sites and visits them all. Freestanding: no libc.
 
 namespace carve::abi {
 

@@ -30,8 +30,6 @@ class MemoryAccount {
     own_->used_bytes.fetch_sub(bytes);
     return false;
   }
-  /// Announces what is taken already.
-  void add(std::uint64_t bytes) { own_->used_bytes.fetch_add(bytes); }
   /// The driver has it back.
   void release(std::uint64_t bytes) { own_->used_bytes.fetch_sub(bytes); }
 

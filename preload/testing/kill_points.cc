@@ -1,6 +1,8 @@
 // Only in the test build of the library (carve-cuda-killpoints): every store to shared memory passes here twice,
-// before and after. CARVE_KILL_AT=n dies of SIGKILL at the n-th pass of the process; CARVE_KILL_LIST=path appends
-// "number file:line" for every pass there, so that a test knows how many there are and at which call sites.
+// before and after. CARVE_KILL_AT=n dies of SIGKILL at the n-th pass of the process, or with CARVE_KILL_SITE=file:line
+// at the n-th pass of that call site. CARVE_KILL_LIST=path appends "number file:line" for every pass there, so that a
+// test knows how many there are and at which call sites. CARVE_KILL_PAUSE=file:line lingers at every pass of that
+// call site, so that other threads come in between. A site is given by the end of its path.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,6 +15,33 @@ unsigned passes = 0;
 int list = -1;
 unsigned long deadly = 0;
 int prepared = 0;
+char site[256] = "";   // getenv() may not be asked later: the program changes its environment
+char pause_at[256] = "";
+
+void keep(const char* name, char* out) {
+  const char* value = getenv(name);
+  for (int i = 0; value != nullptr && value[i] != 0 && i < 255; ++i) {
+    out[i] = value[i];
+    out[i + 1] = 0;
+  }
+}
+
+/// Does `text`, "…/file:line", end with `wanted`? Not where nothing is wanted.
+bool is_at(const char* text, unsigned long length, const char* wanted) {
+  unsigned long count = 0;
+  while (wanted[count] != 0) {
+    ++count;
+  }
+  if (count == 0 || count > length) {
+    return false;
+  }
+  for (unsigned long i = 0; i < count; ++i) {
+    if (text[length - count + i] != wanted[i]) {
+      return false;
+    }
+  }
+  return true;
+}
 
 unsigned long number_in(const char* text) {
   unsigned long value = 0;
@@ -41,23 +70,35 @@ extern "C" void carve_kill_point(const char* file, int line) {
   if (prepared == 0) {
     prepared = 1;
     deadly = number_in(getenv("CARVE_KILL_AT"));
+    keep("CARVE_KILL_SITE", site);
+    keep("CARVE_KILL_PAUSE", pause_at);
     const char* path = getenv("CARVE_KILL_LIST");
     list = path == nullptr ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   }
-  const unsigned now = __atomic_add_fetch(&passes, 1U, __ATOMIC_RELAXED);
-  if (list >= 0) {
-    char text[512];
-    char* at = put_number(text, now);
-    *at++ = ' ';
-    for (; *file != 0 && at < text + 400; ++file) {
-      *at++ = *file;
-    }
-    *at++ = ':';
-    at = put_number(at, static_cast<unsigned long>(line));
-    *at++ = '\n';
-    (void)!write(list, text, static_cast<unsigned long>(at - text));
+  char text[512];
+  char* at = text;
+  for (; *file != 0 && at < text + 400; ++file) {
+    *at++ = *file;
   }
-  if (now == deadly) {
+  *at++ = ':';
+  at = put_number(at, static_cast<unsigned long>(line));
+  const auto length = static_cast<unsigned long>(at - text);
+  const bool counts = site[0] == 0 || is_at(text, length, site);
+  const unsigned now = counts ? __atomic_add_fetch(&passes, 1U, __ATOMIC_RELAXED) : 0;
+  if (list >= 0) {
+    char row[560];
+    char* end = put_number(row, now);
+    *end++ = ' ';
+    for (unsigned long i = 0; i < length; ++i) {
+      *end++ = text[i];
+    }
+    *end++ = '\n';
+    (void)!write(list, row, static_cast<unsigned long>(end - row));
+  }
+  if (now != 0 && now == deadly) {
     kill(getpid(), SIGKILL);
+  }
+  if (is_at(text, length, pause_at)) {
+    usleep(2000);
   }
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -31,8 +32,36 @@ const bool kChosen = [] {
 
 constexpr std::uint64_t kRoom = 256 * kMiB;
 constexpr char kList[] = "/run/carve/kill-list";
+constexpr std::size_t kLong = 128 * kMiB;  // to set so many bytes takes most of a millisecond
 
 pid_t arbiter_pid = 0;
+
+/// Ends a piece of work while another stream captures: no marker may be recorded then, it counts as estimated.
+int work_beside_a_capture(CUdeviceptr memory, CUstream stream) {
+  CUstream other = nullptr;
+  void* graph = nullptr;
+  constexpr int kRelaxed = 2;
+  if (call("cuStreamCreate", &other, 1U) != 0 ||
+      call("cuMemsetD8Async", memory, static_cast<unsigned char>(1), kLong / 8, stream) != 0 ||
+      call("cuStreamBeginCapture_v2", other, kRelaxed) != 0) {
+    return 11;
+  }
+  for (int i = 0; i < 16; ++i) {
+    if (call("cuMemsetD8Async", memory, static_cast<unsigned char>(1), kLong / 8, stream) != 0) return 12;
+  }
+  if (call("cuStreamEndCapture", other, &graph) != 0 || call("cuGraphDestroy", graph) != 0) return 13;
+  return call("cuStreamSynchronize", stream) == 0 && call("cuStreamDestroy_v2", other) == 0 ? 0 : 14;
+}
+
+/// Small pieces with pauses: what was in flight ends while the next is launched. The helper is made to linger just
+/// where it says that the card is idle, see CARVE_KILL_PAUSE below.
+int work_with_pauses(CUdeviceptr memory, CUstream stream) {
+  for (int i = 0; i < 30; ++i) {
+    if (call("cuMemsetD8Async", memory, static_cast<unsigned char>(1), kMiB, stream) != 0) return 15;
+    usleep(static_cast<useconds_t>(600 + 100 * (i % 15)));
+  }
+  return call("cuStreamSynchronize", stream) == 0 ? 0 : 16;
+}
 
 /// A bit of everything that touches shared memory: contexts, all paths to memory, refusals, launches, waits.
 int work() {
@@ -46,12 +75,13 @@ int work() {
   if (call("cuMemAlloc_v2", &small, std::size_t{100}) != 0 || call("cuMemFree_v2", small) != 0) return 4;
   CUstream stream = nullptr;
   if (call("cuStreamCreate", &stream, 0U) != 0) return 5;
-  constexpr std::size_t kLong = 128 * kMiB;  // takes most of a millisecond
   if (call("cuMemAlloc_v2", &small, kLong) != 0) return 6;
   for (int i = 0; i < 8; ++i) {
     if (call("cuMemsetD8Async", small, static_cast<unsigned char>(1), kLong, stream) != 0) return 7;
     if (i % 4 == 3 && call("cuStreamSynchronize", stream) != 0) return 8;
   }
+  if (const int problem = work_beside_a_capture(small, stream); problem != 0) return problem;
+  if (const int problem = work_with_pauses(small, stream); problem != 0) return problem;
   // The same with an arbiter that has gone silent.
   kill(arbiter_pid, SIGSTOP);
   usleep(300'000);
@@ -64,25 +94,76 @@ int work() {
   return call("cuDevicePrimaryCtxRelease_v2", CUdevice{0}) == 0 ? 0 : 10;
 }
 
-/// file:line of every call of the accessor in the sources that the library's stores come from.
+/// file:line of every call of the accessor in what the library is made of: all of preload/ and lease/ but their tests.
 std::set<std::string> call_sites() {
   const std::regex store(
       R"((\.|->)(store_relaxed|store_release|store_seq_cst|fetch_add|fetch_sub|compare_exchange)\()");
   std::set<std::string> sites;
-  for (const char* name : {"preload/connect.cc", "preload/contexts.cc", "preload/markers.cc", "preload/memory.cc",
-                           "preload/meter.cc", "lease/gate.cc", "lease/gate.h", "lease/memory_account.h"}) {
-    std::ifstream file(std::string(CARVE_SOURCE) + "/" + name);
-    std::string line;
-    for (int number = 1; std::getline(file, line); ++number) {
-      if (std::regex_search(line, store)) {
-        sites.insert(std::string(name) + ":" + std::to_string(number));
+  for (const char* room : {"preload", "lease"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(CARVE_SOURCE) + "/" + room)) {
+      const std::string name = entry.path().filename();
+      if (!entry.is_regular_file() || name.find("_test.") != std::string::npos ||
+          (entry.path().extension() != ".cc" && entry.path().extension() != ".h")) {
+        continue;
+      }
+      std::ifstream file(entry.path());
+      std::string line;
+      for (int number = 1; std::getline(file, line); ++number) {
+        if (std::regex_search(line, store)) {
+          sites.insert(std::string(room) + "/" + name + ":" + std::to_string(number));
+        }
       }
     }
   }
   return sites;
 }
 
-class KillPoints : public SliceTest {};
+/// file:line of the one line in `name` that contains `text`.
+std::string site_of(const char* name, const char* text) {
+  std::ifstream file(std::string(CARVE_SOURCE) + "/" + name);
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    if (line.find(text) != std::string::npos) {
+      return std::string(name) + ":" + std::to_string(number);
+    }
+  }
+  return "";
+}
+
+/// How often one run of work() passes every call site; each store passes twice.
+std::map<std::string, unsigned> passes_of_sites() {
+  std::map<std::string, unsigned> passes;
+  std::ifstream list(kList);
+  for (std::string line; std::getline(list, line);) {
+    const std::size_t at = std::min(line.find("preload/"), line.find("lease/"));
+    ++passes[at == std::string::npos ? line : line.substr(at)];
+  }
+  return passes;
+}
+
+class KillPoints : public SliceTest {
+ protected:
+  /// Runs work() with a death at the n-th pass of the site; false when the run was over before. What is left behind
+  /// is asserted to be nothing.
+  bool die_at(ArbiterProcess& arbiter, const std::string& site, unsigned n) {
+    setenv("CARVE_KILL_SITE", site.c_str(), 1);
+    setenv("CARVE_KILL_AT", std::to_string(n).c_str(), 1);
+    pid_t pid = 0;
+    const int end = in_child(work, &pid);
+    unsetenv("CARVE_KILL_AT");
+    unsetenv("CARVE_KILL_SITE");
+    kill(arbiter_pid, SIGCONT);
+    EXPECT_TRUE(end == 1000 + SIGKILL || end == 0) << site << " pass " << n << " ended with " << end;
+    const auto begin = std::chrono::steady_clock::now();
+    while (arbiter.announced_bytes("kill") != 0 &&
+           std::chrono::steady_clock::now() - begin < std::chrono::seconds(1)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(arbiter.announced_bytes("kill"), 0U) << site << " pass " << n;
+    EXPECT_EQ(truth_of_process(pid).explicit_bytes, 0U) << site << " pass " << n;
+    return end == 1000 + SIGKILL;
+  }
+};
 
 TEST_F(KillPoints, NothingIsLeftBehindByADeathAtAnyStore) {
   ArbiterProcess arbiter;
@@ -93,48 +174,53 @@ TEST_F(KillPoints, NothingIsLeftBehindByADeathAtAnyStore) {
   arbiter_pid = arbiter.pid();
   see_only("kill");
 
+  const std::string idle = site_of("lease/gate.cc", "busy.store_seq_cst(0)");
+  ASSERT_NE(idle, "");
+  setenv("CARVE_KILL_PAUSE", idle.c_str(), 1);
   setenv("CARVE_KILL_LIST", kList, 1);
   ASSERT_EQ(in_child(work), 0);
   unsetenv("CARVE_KILL_LIST");
-  std::map<std::string, std::vector<unsigned>> passes_of_site;
-  std::ifstream list(kList);
-  unsigned passes = 0;
-  for (std::string line; std::getline(list, line);) {
-    const std::size_t space = line.find(' ');
-    const std::size_t at = std::min(line.find("preload/"), line.find("lease/"));
-    passes_of_site[at == std::string::npos ? line.substr(space) : line.substr(at)].push_back(
-        static_cast<unsigned>(std::stoul(line.substr(0, space))));
-    ++passes;
+  const std::map<std::string, unsigned> visited = passes_of_sites();
+  const std::set<std::string> sites = call_sites();
+  ASSERT_GT(sites.size(), 20U) << "the sources are not where they were";
+  for (const auto& [site, passes] : visited) {
+    EXPECT_EQ(sites.count(site), 1U) << site << " stores to shared memory and is not counted";
   }
-  ASSERT_GT(passes, 100U);
 
-  // Before and after the first, a middle and the last store of every call site; and a spread over the whole run.
-  std::set<unsigned> deadly;
-  for (const auto& [site, at] : passes_of_site) {
-    for (const std::size_t i : {std::size_t{0}, at.size() / 2, at.size() - 2}) {
-      deadly.insert(at[i & ~std::size_t{1}]);
-      deadly.insert(at[(i & ~std::size_t{1}) + 1]);
+  // Before and after the first, a middle and the last store of every call site.
+  unsigned deaths = 0;
+  std::set<std::string> deadly;
+  for (const std::string& site : sites) {
+    const auto found = visited.find(site);
+    if (found == visited.end()) {
+      ADD_FAILURE() << site << " stores to shared memory and no run passed there";
+      continue;
+    }
+    const unsigned stores = found->second / 2;
+    std::set<unsigned> at;
+    for (const unsigned store : {1U, stores / 2, stores}) {
+      at.insert(std::max(store, 1U));
+    }
+    bool died[2] = {};
+    for (const unsigned store : at) {
+      for (const unsigned side : {0U, 1U}) {
+        // When work is seen to end differs from run to run: a run may be over before its n-th.
+        const bool here = die_at(arbiter, site, 2 * store - 1 + side);
+        died[side] = died[side] || here;
+        deaths += here ? 1 : 0;
+      }
+    }
+    for (int again = 0; again < 3 && !(died[0] && died[1]); ++again) {
+      const unsigned side = died[0] ? 1 : 0;
+      died[side] = die_at(arbiter, site, 1 + side);
+      deaths += died[side] ? 1 : 0;
+    }
+    EXPECT_TRUE(died[0] && died[1]) << "nobody died before and after " << site;
+    if (died[0] && died[1]) {
+      deadly.insert(site);
     }
   }
-  for (unsigned n = 1; n <= passes; n += passes / 50) {
-    deadly.insert(n);
-  }
-  for (const unsigned n : deadly) {
-    setenv("CARVE_KILL_AT", std::to_string(n).c_str(), 1);
-    pid_t pid = 0;
-    const int end = in_child(work, &pid);
-    kill(arbiter_pid, SIGCONT);
-    // The helper's passes fall differently each time: towards the end a run may be over before its n-th.
-    EXPECT_TRUE(end == 1000 + SIGKILL || end == 0) << "pass " << n << " ended with " << end;
-    const auto begin = std::chrono::steady_clock::now();
-    while (arbiter.announced_bytes("kill") != 0 &&
-           std::chrono::steady_clock::now() - begin < std::chrono::seconds(1)) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    EXPECT_EQ(arbiter.announced_bytes("kill"), 0U) << "pass " << n;
-    EXPECT_EQ(truth_of_process(pid).explicit_bytes, 0U) << "pass " << n;
-  }
-  unsetenv("CARVE_KILL_AT");
+  unsetenv("CARVE_KILL_PAUSE");
   // Who comes afterwards has all of it.
   EXPECT_EQ(in_child([] { return start_driver() == 0 && free_memory() == kRoom ? 0 : 1; }), 0);
 
@@ -142,22 +228,9 @@ TEST_F(KillPoints, NothingIsLeftBehindByADeathAtAnyStore) {
   EXPECT_EQ(waitpid(neighbour, &status, WNOHANG), 0) << "the neighbour ended";
   kill(neighbour, SIGKILL);
   waitpid(neighbour, nullptr, 0);
-
-  const std::set<std::string> sites = call_sites();
-  std::set<std::string> unvisited;
-  for (const std::string& site : sites) {
-    if (passes_of_site.count(site) == 0) {
-      unvisited.insert(site);
-    }
-  }
-  std::printf("kill points: %zu deaths over %u passes at %zu of %zu call sites of the accessor\n", deadly.size(),
-              passes, passes_of_site.size(), sites.size());
-  for (const std::string& site : unvisited) {
-    std::printf("  not visited: %s\n", site.c_str());
-  }
-  for (const auto& [site, at] : passes_of_site) {
-    EXPECT_EQ(sites.count(site), 1U) << site << " stores to shared memory and is not counted";
-  }
+  std::printf("kill points: %u deaths; before and after the store at %zu of %zu call sites of the accessor\n", deaths,
+              deadly.size(), sites.size());
+  EXPECT_EQ(deadly.size(), sites.size());
 }
 
 }  // namespace
