@@ -150,6 +150,8 @@ class Ring:
         for node in made:
             node.start_kubelet()
         ring._wait_nodes()
+        state.content["ready"] = True
+        state.save()
         say("nodes Ready" if made else "control plane up")
         return ring
 
@@ -185,8 +187,9 @@ def down(say=lambda _: None) -> None:
     if state.same_boot:
         order = [p["name"] for p in state.content["processes"]]
         last = [name for name in order if name.endswith(("-keeper", "-containerd")) or name == "etcd"]
-        for name in reversed([name for name in order if name not in last]):
+        for name in reversed([name for name in order if name not in last and name != "apiserver"]):
             stop(state, name, grace=15)
+        control_plane.stop_api_server(state)      # after those that watch it: it would wait for them
         say("control plane and kubelets ended")
     leftover = cgroups.kill_and_remove()
     if leftover:

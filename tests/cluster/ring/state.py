@@ -2,8 +2,12 @@
 
 A process is remembered by pid *and* start time: a pid that was given to somebody else is never touched.
 """
+import errno
 import json
 import os
+import select
+import socket
+import time
 from pathlib import Path
 
 from . import paths
@@ -86,13 +90,21 @@ class State:
         return folder / f"{name}.log"
 
 
-def alive(pid: int, start: int) -> bool:
-    return start_time(pid) == start
+def exclusive():
+    """Waits until no other `up` or `down` works on this ring. Held until this process ends, however it ends."""
+    held = socket.socket(socket.AF_UNIX)
+    while True:
+        try:
+            held.bind(f"\0{paths.name()}-at-work")        # an abstract name: no file that could be left over
+            return held
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            time.sleep(0.1)
 
 
 def wait_gone(pid: int, seconds: float) -> bool:
     """Waits for the end of a process, a child of ours or not. True when it is gone."""
-    import select
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:

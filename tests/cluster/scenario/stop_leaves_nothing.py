@@ -9,8 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-NAME = "carve-ring-stop"
-os.environ["CARVE_RING"] = NAME
+os.environ["CARVE_RING"] = os.environ.get("CARVE_RING", "carve-ring") + "-stop"
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 from ring import paths, picture, state  # noqa: E402
