@@ -31,10 +31,11 @@ class Component:
         return ["-trimpath", "-ldflags", self.ldflags] + (["-tags", self.tags] if self.tags else [])
 
     def folder_of_binaries(self, go_version):
+        """Keyed by all that goes in; of Go its minor version, so that a patch of it does not cost a build."""
         digest = hashlib.sha256()
         for name in sorted(p.name for p in self.folder.iterdir()):
             digest.update(name.encode() + b"\0" + (self.folder / name).read_bytes() + b"\0")
-        digest.update(repr((self.flags(), self.packages, go_version, "CGO_ENABLED=0")).encode())
+        digest.update(repr((self.flags(), self.packages, go_version.rsplit(".", 1)[0], "CGO_ENABLED=0")).encode())
         return paths.cache() / f"{self.module}-{self.version}-{digest.hexdigest()[:16]}" / "bin"
 
 
