@@ -8,8 +8,8 @@
 
 #include "base/result.h"
 
-// The kubelet's sockets as the doors see them: what it asks of a node's driver (the two *Calls, implemented by
-// app/doors, called by adapter/kubelet) and what it can be asked (PodResources). Nothing here knows gRPC.
+// The kubelet's sockets as the doors see them: what it asks of a node's driver (the two *Calls, implemented
+// by app/doors, called by adapter/kubelet) and what it can be asked (PodResources). Nothing here knows gRPC.
 namespace carve {
 
 /// A claim as the kubelet names it.
@@ -61,7 +61,8 @@ class SlotCalls {
   virtual ~SlotCalls() = default;
   /// The full list as it is now. Cheap: it is what a restarted kubelet waits for.
   [[nodiscard]] virtual std::vector<SlotDevice> list() const = 0;
-  /// The CDI name for a container that got these slots. Only local work: the kubelet admits one pod at a time.
+  /// The CDI name for a container that got these slots. Only local work: the kubelet admits one pod at a
+  /// time.
   virtual Result<std::string> allocate(const std::vector<std::string>& slots) = 0;
   /// Called before every start of that container; `answer` is called once, at once or later, from any thread.
   virtual void before_start(const std::vector<std::string>& slots, Answer answer) = 0;

@@ -21,7 +21,7 @@ namespace carve::kubelet {
 namespace {
 
 using Monotonic = std::chrono::steady_clock;
-constexpr auto kLook = std::chrono::seconds(2);      // at everything, whatever inotify said
+constexpr auto kLook = std::chrono::seconds(2);  // at everything, whatever inotify said
 constexpr auto kHealthEvery = std::chrono::seconds(10);
 constexpr auto kRegisterDeadline = std::chrono::seconds(10);  // the kubelet's own for dialling us back
 constexpr auto kRetryFirst = std::chrono::milliseconds(20);
@@ -51,7 +51,9 @@ struct KubeletServer::Impl {
     return doors.dra_sockets.registry + "/" + doors.dra_sockets.driver + "-" + doors.dra_sockets.unique +
            "-reg.sock";
   }
-  [[nodiscard]] std::string slot_path() const { return doors.slot_socket.folder + "/" + doors.slot_socket.socket; }
+  [[nodiscard]] std::string slot_path() const {
+    return doors.slot_socket.folder + "/" + doors.slot_socket.socket;
+  }
   [[nodiscard]] std::string kubelet_path() const { return doors.slot_socket.folder + "/kubelet.sock"; }
 
   Doors doors;
@@ -77,7 +79,8 @@ struct KubeletServer::Impl {
   Monotonic::duration retry = kRetryFirst;
 
   std::atomic<bool> registering{false};
-  std::atomic<bool> refused{false};  // the kubelet's plugin watcher: it tries again when the socket is made anew
+  std::atomic<bool> refused{
+      false};  // the kubelet's plugin watcher: it tries again when the socket is made anew
   std::atomic<std::uint64_t> registered_at{0};  // identity of the kubelet.sock that knows us
   mutable std::mutex mutex;
   Seen seen;
@@ -113,7 +116,8 @@ void KubeletServer::Impl::tend_dra() {
 
 void KubeletServer::Impl::tend_slots() {
   if (!slot_listener || !slot_listener->in_place()) {
-    // Somebody else who answers there serves this node now: two that take the name from each other help nobody.
+    // Somebody else who answers there serves this node now: two that take the name from each other help
+    // nobody.
     if (connect_unix(slot_path())) {
       return note_error("another plugin serves " + slot_path() + ": this agent keeps away from it");
     }
@@ -144,7 +148,8 @@ void KubeletServer::Impl::try_register(std::uint64_t kubelet) {
       grpc::ChannelArguments arguments;
       arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
       arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, "localhost");
-      const auto channel = grpc::CreateCustomInsecureChannelFromFd("localhost", connected->release(), arguments);
+      const auto channel =
+          grpc::CreateCustomInsecureChannelFromFd("localhost", connected->release(), arguments);
       const auto stub = v1beta1::Registration::NewStub(channel);
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() + kRegisterDeadline);

@@ -24,8 +24,8 @@ struct SlotSocketOptions {
 };
 
 /// Everything the kubelet dials, and our registration with it: one gRPC server behind sockets that this class
-/// binds, accepts from and puts back when they are wiped. A kubelet that (re)starts makes kubelet.sock; within
-/// milliseconds the plugin is registered there again.
+/// binds, accepts from and puts back when they are wiped. A kubelet that (re)starts makes kubelet.sock;
+/// within milliseconds the plugin is registered there again.
 class KubeletServer {
  public:
   struct Doors {

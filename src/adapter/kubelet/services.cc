@@ -22,9 +22,9 @@ v1beta1::ListAndWatchResponse list_of(const SlotCalls& calls) {
 }
 
 v1alpha1::NodeWatchResourcesResponse health_of(const DraCalls& calls) {
-  const auto now = std::chrono::duration_cast<std::chrono::seconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count();
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
   v1alpha1::NodeWatchResourcesResponse all;
   for (const auto& view : calls.health()) {
     auto* device = all.add_devices();

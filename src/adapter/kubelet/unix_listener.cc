@@ -90,7 +90,8 @@ Result<Fd> connect_unix(const std::string& path) {
   if (!fd) return tl::unexpected(errno_error(errno, "socket"));
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     const int err = errno;  // EAGAIN: its backlog is full
-    if (err == ECONNREFUSED || err == EAGAIN) return fail(Code::kUnavailable, "connect " + path + ": " + std::strerror(err));
+    if (err == ECONNREFUSED || err == EAGAIN)
+      return fail(Code::kUnavailable, "connect " + path + ": " + std::strerror(err));
     return tl::unexpected(errno_error(err, "connect " + path));
   }
   return fd;

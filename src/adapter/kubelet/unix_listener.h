@@ -30,7 +30,8 @@ class UnixListener {
   void remove();
 
  private:
-  UnixListener(Fd fd, std::string path, ino_t inode) : fd_(std::move(fd)), path_(std::move(path)), inode_(inode) {}
+  UnixListener(Fd fd, std::string path, ino_t inode)
+      : fd_(std::move(fd)), path_(std::move(path)), inode_(inode) {}
   Fd fd_;
   std::string path_;
   ino_t inode_ = 0;

@@ -90,11 +90,13 @@ TEST(Wire, DevicePluginAllocate) {
   response.add_cdi_devices()->set_name("c");
   EXPECT_EQ(of(response), (Fields{{1, "\x0a\x01k\x12\x01v"},
                                   {2, "\x0a\x01m"},
-                                  {3, "\x0a\x01"
-                                      "d"},
+                                  {3,
+                                   "\x0a\x01"
+                                   "d"},
                                   {4, "\x0a\x01x\x12\x01y"},
-                                  {5, "\x0a\x01"
-                                      "c"}}));
+                                  {5,
+                                   "\x0a\x01"
+                                   "c"}}));
   v1beta1::Mount mount;
   mount.set_container_path("c");
   mount.set_host_path("h");
@@ -131,8 +133,9 @@ TEST(Wire, PodResources) {
   claim.set_pool_name("p");
   claim.set_device_name("v");
   claim.set_share_id("s");
-  EXPECT_EQ(of(claim), (Fields{{1, "\x0a\x01"
-                                   "c"},
+  EXPECT_EQ(of(claim), (Fields{{1,
+                                "\x0a\x01"
+                                "c"},
                                {2, "d"},
                                {3, "p"},
                                {4, "v"},
@@ -190,7 +193,8 @@ TEST(Wire, DraHealth) {
   health.set_last_updated_time(7);
   health.set_health_check_timeout_seconds(30);
   health.set_message("m");
-  EXPECT_EQ(of(health), (Fields{{1, std::string("\x0a\x01p\x12\x01") + "d"}, {2, "2"}, {3, "7"}, {4, "30"}, {5, "m"}}));
+  EXPECT_EQ(of(health),
+            (Fields{{1, std::string("\x0a\x01p\x12\x01") + "d"}, {2, "2"}, {3, "7"}, {4, "30"}, {5, "m"}}));
   EXPECT_STREQ(v1alpha1::DRAResourceHealth::service_full_name(), "v1alpha1.DRAResourceHealth");
 }
 

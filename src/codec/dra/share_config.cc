@@ -18,8 +18,9 @@ std::string_view view(const json::string& text) { return {text.data(), text.size
 std::string shown(const json::value& value) { return json::serialize(value).substr(0, 64); }
 
 template <class E>
-std::optional<E> word(std::string_view key, const json::value& value, std::optional<E> (*from)(std::string_view),
-                      std::string_view legal, std::vector<std::string>* wrong) {
+std::optional<E> word(std::string_view key, const json::value& value,
+                      std::optional<E> (*from)(std::string_view), std::string_view legal,
+                      std::vector<std::string>* wrong) {
   const auto* text = value.if_string();
   const auto got = text == nullptr ? std::nullopt : from(view(*text));
   if (!got) wrong->push_back(fmt::format("{}: {} is no class; legal are {}", key, shown(value), legal));
@@ -30,7 +31,8 @@ std::optional<E> word(std::string_view key, const json::value& value, std::optio
 
 Result<ShareConfig> parse_share_config(std::string_view text) {
   if (text.size() > kMaxText)
-    return fail(Code::kInvalidArgument, fmt::format("ShareConfig: {} bytes; at most {} are legal", text.size(), kMaxText));
+    return fail(Code::kInvalidArgument,
+                fmt::format("ShareConfig: {} bytes; at most {} are legal", text.size(), kMaxText));
   json::parse_options options;
   options.max_depth = 4;
   json::error_code error;
@@ -56,7 +58,7 @@ Result<ShareConfig> parse_share_config(std::string_view text) {
     } else if (key == "priorityClass") {
       config.priority = word(key, item.value(), priority_class_from, kPriorityClassWords, &wrong);
     } else if (key != "apiVersion") {
-      wrong.push_back(fmt::format("{}: unknown; legal are shareClass and priorityClass", std::string(key.substr(0, 64))));
+      wrong.push_back(fmt::format("{}: unknown; legal are shareClass and priorityClass", key.substr(0, 64)));
     }
   }
   if (!kind) wrong.insert(wrong.begin(), fmt::format("kind: must be \"{}\"", kShareConfigKind));

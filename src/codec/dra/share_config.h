@@ -12,7 +12,8 @@ inline constexpr std::string_view kShareConfigVersion = "gpu.elasticgpu.io/v1";
 inline constexpr std::string_view kShareConfigKind = "ShareConfig";
 
 /// What a claim or a DeviceClass may say about its slices, in the opaque parameters for our driver:
-///   {"apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "fixed", "priorityClass": "online"}
+///   {"apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "fixed", "priorityClass":
+///   "online"}
 /// Preferences only: how much of which card is the allocation's business.
 struct ShareConfig {
   std::optional<ShareClass> share;  // not said: what was said before, at last burst

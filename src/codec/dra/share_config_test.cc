@@ -9,7 +9,8 @@ namespace {
 using testing::HasSubstr;
 
 TEST(ShareConfig, WhatMayBeSaid) {
-  EXPECT_EQ(*parse_share_config(R"({"apiVersion":"gpu.elasticgpu.io/v1","kind":"ShareConfig"})"), ShareConfig{});
+  EXPECT_EQ(*parse_share_config(R"({"apiVersion":"gpu.elasticgpu.io/v1","kind":"ShareConfig"})"),
+            ShareConfig{});
   EXPECT_EQ(*parse_share_config(R"({"kind":"ShareConfig","shareClass":"fixed","priorityClass":"offline",
                                     "apiVersion":"gpu.elasticgpu.io/v1"})"),
             (ShareConfig{ShareClass::kFixed, PriorityClass::kOffline}));
@@ -20,12 +21,14 @@ TEST(ShareConfig, EverythingWrongIsNamed) {
       R"({"apiVersion":"gpu.elasticgpu.io/v1","kind":"GpuConfig","shareClass":"turbo","priorityClass":3,"memory":"4Gi"})");
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, Code::kInvalidArgument);
-  for (const char* part : {"kind: must be", "\"turbo\"", "fixed, burst or besteffort", "priorityClass: 3", "memory: unknown"})
+  for (const char* part :
+       {"kind: must be", "\"turbo\"", "fixed, burst or besteffort", "priorityClass: 3", "memory: unknown"})
     EXPECT_THAT(got.error().what, HasSubstr(part));
 }
 
 TEST(ShareConfig, AnotherVersionIsRefused) {
-  for (const char* text : {R"({"apiVersion":"gpu.elasticgpu.io/v2","kind":"ShareConfig"})", R"({"kind":"ShareConfig"})"}) {
+  for (const char* text :
+       {R"({"apiVersion":"gpu.elasticgpu.io/v2","kind":"ShareConfig"})", R"({"kind":"ShareConfig"})"}) {
     const auto got = parse_share_config(text);
     ASSERT_FALSE(got);
     EXPECT_EQ(got.error().code, Code::kUnimplemented);

@@ -38,7 +38,8 @@ Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
   options.max_depth = 16;
   json::error_code error;
   const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "the kubelet's device checkpoint: no JSON: " + error.message());
+  if (error)
+    return fail(Code::kInvalidArgument, "the kubelet's device checkpoint: no JSON: " + error.message());
   const auto* data = member(value, "Data");
   const auto* entries = data == nullptr ? nullptr : member(*data, "PodDeviceEntries");
   std::vector<CheckpointEntry> out;
@@ -46,10 +47,11 @@ Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
   if (entries == nullptr || !entries->is_array())
     return fail(Code::kInvalidArgument, "the kubelet's device checkpoint: no list Data.PodDeviceEntries");
   for (const auto& item : entries->get_array()) {
-    CheckpointEntry entry{text_of(item, "PodUID"), text_of(item, "ContainerName"),
-                          text_of(item, "ResourceName"), {}};
+    CheckpointEntry entry{
+        text_of(item, "PodUID"), text_of(item, "ContainerName"), text_of(item, "ResourceName"), {}};
     if (const auto* devices = member(item, "DeviceIDs")) add_devices(*devices, &entry.devices);
-    if (!entry.pod_uid.empty() && !entry.container.empty() && !entry.resource.empty() && !entry.devices.empty())
+    if (!entry.pod_uid.empty() && !entry.container.empty() && !entry.resource.empty() &&
+        !entry.devices.empty())
       out.push_back(std::move(entry));
   }
   return out;

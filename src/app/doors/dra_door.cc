@@ -1,0 +1,194 @@
+#include "app/doors/dra_door.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/doors/device_names.h"
+
+namespace carve::doors {
+namespace {
+
+constexpr std::string_view kClaims = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}";
+
+std::string claim_path(const std::string& space, const std::string& name) {
+  return fmt::format(kClaims, space, name);
+}
+
+/// The cure, in a person's words; the cause is in the error already.
+std::string_view cure(Code code) {
+  switch (code) {
+    case Code::kResourceExhausted:
+      return "another owner holds it: `carve inspect` on the node says who; the kubelet tries again";
+    case Code::kUnavailable:
+    case Code::kDeadlineExceeded:
+      return "the kubelet tries again; `carve doctor` on the node says what is away";
+    case Code::kInvalidArgument:
+    case Code::kUnimplemented:
+      return "change the claim or its DeviceClass, then make the pod anew";
+    case Code::kAborted:
+      return "make the pod anew";
+    default:
+      return "the kubelet tries again";
+  }
+}
+
+bool holds(const std::vector<Slice>& held, const std::string& uid) {
+  return std::any_of(held.begin(), held.end(), [&](const Slice& slice) {
+    return slice.owner.kind == OwnerKind::kClaim && slice.owner.uid == uid;
+  });
+}
+
+/// A claim whose card broke after it was allocated does not start on it; one that runs there is left alone.
+Result<void> check_health(const std::vector<PlannedPart>& parts, const GpuInventory& cards) {
+  for (const auto& part : parts) {
+    for (const auto& slice : part.request.slices) {
+      for (const auto& card : cards.cards) {
+        if (card.id == slice.card && !card.health.ok)
+          return fail(Code::kUnavailable,
+                      fmt::format("card {} is unhealthy: {}", card.id.str(), card.health.reason));
+      }
+    }
+  }
+  return {};
+}
+
+std::string described(const Slice& slice) {
+  if (slice.whole) return "the whole card";
+  return fmt::format("{}, compute {}, {}, {}", to_human(slice.memory), slice.compute.hundredths(),
+                     to_string(slice.share), to_string(slice.priority));
+}
+
+}  // namespace
+
+DraCalls::PerClaim<std::vector<ClaimDevice>> DraDoor::prepare(const std::vector<ClaimRef>& claims) {
+  PerClaim<std::vector<ClaimDevice>> answers;
+  for (const auto& claim : claims) answers.insert_or_assign(claim.uid, prepare_one(claim));
+  return answers;
+}
+
+Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
+  const auto context = fmt::format("claim {}/{}", ref.space, ref.name);
+  auto text = world_.api.get(claim_path(ref.space, ref.name));
+  if (!text) {
+    const auto code = text.error().code;
+    if (code == Code::kUnavailable || code == Code::kDeadlineExceeded || code == Code::kResourceExhausted) {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = answered_.find(ref.uid); known != answered_.end()) return known->second;
+    }
+    world_.log.warn("claim not read", {{"claim", context}, {"error", text.error().what}});
+    return fail_in(context, text.error());
+  }
+  auto claim = codec::parse_claim(*text);
+  if (!claim) return fail_in(context, claim.error());
+  claim->space = ref.space;
+  if (claim->uid != ref.uid) {
+    return fail(
+        Code::kAborted,
+        fmt::format("{}: the kubelet asks for UID {}, the API server has another claim of that name, UID {}",
+                    context, ref.uid, claim->uid));
+  }
+  const auto cards = world_.slices.cards();
+  auto parts = plan_claim(*claim, node_, cards);
+  if (parts && !holds(world_.slices.held(), ref.uid)) {
+    if (const auto healthy = check_health(*parts, cards); !healthy) parts = tl::unexpected(healthy.error());
+  }
+  auto answer =
+      parts ? bring_up(*claim, *parts) : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
+  if (!answer) {
+    tell_refused(*claim, answer.error());
+    return fail_in(context, answer.error());
+  }
+  tell_ready(*claim, *parts);
+  const std::lock_guard lock(mutex_);
+  answered_[ref.uid] = *answer;
+  return answer;
+}
+
+/// All parts or none: what this call began is taken back when a later part is refused.
+Result<std::vector<ClaimDevice>> DraDoor::bring_up(const codec::Claim& claim,
+                                                   std::vector<PlannedPart> parts) {
+  const bool known = holds(world_.slices.held(), claim.uid);
+  std::vector<ClaimDevice> devices;
+  for (auto& part : parts) {
+    const auto prepared = world_.slices.prepare(part.request);
+    if (!prepared) {
+      if (!known) {
+        const auto undone = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
+        if (!undone)
+          world_.log.warn("half a claim stays", {{"claim", claim.uid}, {"error", undone.error().what}});
+      }
+      return fail_in("request " + part.request.slices.front().part, prepared.error());
+    }
+    // One CDI device carries the part with all its cards; a container gets those of all its devices.
+    part.devices.front().cdi = {prepared->device};
+    devices.insert(devices.end(), part.devices.begin(), part.devices.end());
+  }
+  return devices;
+}
+
+DraCalls::PerClaim<void> DraDoor::unprepare(const std::vector<ClaimRef>& claims) {
+  PerClaim<void> answers;
+  for (const auto& claim : claims) {
+    auto done = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
+    if (done) {
+      const std::lock_guard lock(mutex_);
+      answered_.erase(claim.uid);
+    } else {
+      world_.log.warn("claim not ended",
+                      {{"claim", claim.space + "/" + claim.name}, {"error", done.error().what}});
+    }
+    answers.insert_or_assign(claim.uid, std::move(done));
+  }
+  return answers;
+}
+
+std::vector<DeviceHealthView> DraDoor::health() const {
+  std::vector<DeviceHealthView> views;
+  for (const auto& card : world_.slices.cards().cards)
+    views.push_back({node_, device_name(card.id), card.health.ok, card.health.reason});
+  return views;
+}
+
+void DraDoor::tell_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts) {
+  std::vector<codec::DeviceStatus> devices;
+  bool all_known = true;
+  for (const auto& part : parts) {
+    for (std::size_t i = 0; i < part.devices.size(); ++i) {
+      const auto& device = part.devices[i];
+      const auto& slice = part.request.slices[i];
+      const auto key = fmt::format("{}/{}/{}", device.pool, device.device, device.share);
+      all_known = all_known && std::find(claim.ready.begin(), claim.ready.end(), key) != claim.ready.end();
+      devices.push_back(
+          {std::string(kDriver), device.pool, device.device, device.share, true, "Prepared",
+           fmt::format("{} of {}", described(slice), slice.card.str()),
+           fmt::format(R"({{"uuid":"{}","memory":"{}","cores":{},"whole":{}}})", slice.card.str(),
+                       to_canonical(slice.memory), slice.compute.hundredths(), slice.whole)});
+    }
+  }
+  if (all_known) return;
+  world_.notices.post("claim status",
+                      [path = claim_path(claim.space, claim.name) + "/status",
+                       body = codec::claim_status_body(claim, devices, rfc3339(world_.clock.wall_now()))](
+                          KubeApi& api) -> Result<void> {
+                        CARVE_TRY(const auto written,
+                                  api.patch(path, KubePatch::kApply, body,
+                                            {{"fieldManager", "carve-agent"}, {"force", "true"}}));
+                        static_cast<void>(written);
+                        return {};
+                      });
+}
+
+void DraDoor::tell_refused(const codec::Claim& claim, const Error& error) {
+  world_.log.warn(
+      "claim refused",
+      {{"claim", claim.space + "/" + claim.name}, {"error", error.what}, {"hint", cure(error.code)}});
+  const auto message = fmt::format("claim {}: {}. {}", claim.name, error.what, cure(error.code));
+  for (const auto& user : claim.users) {
+    if (user.resource == "pods")
+      world_.notices.warn({"Pod", claim.space, user.name, user.uid, "SliceRefused", message});
+  }
+}
+
+}  // namespace carve::doors

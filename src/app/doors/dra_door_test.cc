@@ -1,0 +1,251 @@
+#include "app/doors/dra_door.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/doors/device_names.h"
+#include "app/doors/testing/fake_node_slices.h"
+#include "app/doors/testing/small_kube.h"
+
+namespace carve::doors {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kPath = "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/c";
+
+std::string result(const std::string& request, const std::string& device, const std::string& capacity,
+                   const std::string& share = "s") {
+  return fmt::format(
+      R"({{"request":"{}","driver":"gpu.elasticgpu.io","pool":"n1","device":"{}","shareID":"{}","consumedCapacity":{}}})",
+      request, device, share, capacity);
+}
+
+std::string claim(const std::string& uid, const std::string& results, const std::string& config = "") {
+  return fmt::format(
+      R"({{"metadata":{{"namespace":"ml","name":"c","uid":"{}"}},"status":{{"allocation":{{"devices":{{"results":[{}],)"
+      R"("config":[{}]}}}},"reservedFor":[{{"resource":"pods","name":"p","uid":"u-p"}}]}}}})",
+      uid, results, config);
+}
+
+std::string config(const std::string& source, const std::string& members) {
+  return fmt::format(
+      R"({{"source":"{}","requests":["g"],"opaque":{{"driver":"gpu.elasticgpu.io","parameters":)"
+      R"({{"apiVersion":"gpu.elasticgpu.io/v1","kind":"ShareConfig",{}}}}}}})",
+      source, members);
+}
+
+struct DraDoorTest : testing::Test {
+  FakeNodeSlices slices{some_cards(4)};
+  SmallKube kube;
+  ManualClock clock;
+  std::vector<std::string> lines;
+  Log log{[this](std::string_view line) { lines.emplace_back(line); }};
+  Notices notices{kube, "n1", clock, log};
+  DraDoor door{"n1", {slices, kube, notices, clock, log}};
+  std::string name(int card) {
+    return device_name(slices.cards().cards.at(static_cast<std::size_t>(card)).id);
+  }
+  std::string part = R"({"memory":"4Gi","cores":"30"})";
+
+  Result<std::vector<ClaimDevice>> prepare(const std::string& uid = "u-1") {
+    return door.prepare({{"ml", "c", uid}}).at(uid);
+  }
+  std::vector<std::string> events() {
+    notices.flush();
+    std::vector<std::string> bodies;
+    for (const auto& [what, body] : kube.writes()) {
+      if (what == "create /api/v1/namespaces/ml/events") bodies.push_back(body);
+    }
+    return bodies;
+  }
+};
+
+TEST_F(DraDoorTest, AFractionAsItWasAllocated) {
+  kube.put(kPath, claim("u-1", result("g", name(2), part)));
+  const auto got = prepare();
+  ASSERT_TRUE(got) << got.error().what;
+  ASSERT_EQ(got->size(), 1U);
+  EXPECT_EQ(got->front().requests, std::vector<std::string>{"g"});
+  EXPECT_EQ(got->front().pool, "n1");
+  EXPECT_EQ(got->front().device, name(2));
+  EXPECT_EQ(got->front().share, "s");
+  ASSERT_EQ(got->front().cdi.size(), 1U);
+  const auto behind = slices.behind(got->front().cdi.front());
+  ASSERT_EQ(behind.size(), 1U);
+  EXPECT_EQ(behind[0].owner, (Owner{OwnerKind::kClaim, "u-1"}));
+  EXPECT_EQ(behind[0].card, slices.cards().cards[2].id);
+  EXPECT_EQ(behind[0].memory, Bytes::gib(4));
+  EXPECT_EQ(behind[0].compute, CoreShare(30));
+  EXPECT_FALSE(behind[0].whole);
+  // Again, and by another driver object (a restarted agent): the same answer, nothing new.
+  DraDoor restarted("n1", {slices, kube, notices, clock, log});
+  EXPECT_EQ(restarted.prepare({{"ml", "c", "u-1"}}).at("u-1")->front().cdi, got->front().cdi);
+  EXPECT_EQ(slices.held().size(), 1U);
+}
+
+TEST_F(DraDoorTest, StatusTellsWhatWasPreparedOnce) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  ASSERT_TRUE(prepare());
+  notices.flush();
+  ASSERT_EQ(kube.writes().size(), 1U);
+  EXPECT_EQ(kube.writes()[0].first, std::string("patch ") + kPath + "/status");
+  EXPECT_THAT(kube.writes()[0].second, HasSubstr(R"("type":"Ready","status":"True","reason":"Prepared")"));
+  EXPECT_THAT(kube.writes()[0].second, HasSubstr("4 GiB, compute 30, burst, standard of GPU-00000000"));
+  auto with_status = claim("u-1", result("g", name(0), part));
+  with_status.insert(
+      with_status.rfind("\"reservedFor\""),
+      fmt::format(R"("devices":[{{"pool":"n1","device":"{}","shareID":"s","conditions":[{{"type":"Ready",)"
+                  R"("status":"True"}}]}}],)",
+                  name(0)));
+  kube.put(kPath, with_status);
+  ASSERT_TRUE(prepare());
+  notices.flush();
+  EXPECT_EQ(kube.writes().size(), 1U);
+}
+
+TEST_F(DraDoorTest, ANamesakeIsSomebodyElse) {
+  kube.put(kPath, claim("u-2", result("g", name(0), part)));
+  const auto got = prepare("u-1");
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, Code::kAborted);
+  EXPECT_TRUE(slices.held().empty());
+}
+
+TEST_F(DraDoorTest, SeveralCardsAndSeveralRequests) {
+  kube.put(kPath,
+           claim("u-1", result("g", name(0), part, "s1") + "," + result("g", name(1), part, "s2") + "," +
+                            result("h/big", name(3), R"({"memory":"80Gi","cores":"100"})", "s3") + "," +
+                            R"({"request":"x","driver":"other.io","pool":"n1","device":"d"})"));
+  const auto got = prepare();
+  ASSERT_TRUE(got) << got.error().what;
+  ASSERT_EQ(got->size(), 3U);
+  // One CDI device for both cards of request g, named by its first device only: twice would mount it twice.
+  EXPECT_EQ((*got)[0].cdi.size(), 1U);
+  EXPECT_TRUE((*got)[1].cdi.empty());
+  EXPECT_EQ(slices.behind((*got)[0].cdi[0]).size(), 2U);
+  EXPECT_EQ((*got)[2].requests, std::vector<std::string>{"h"});
+  const auto whole = slices.behind((*got)[2].cdi.at(0));
+  ASSERT_EQ(whole.size(), 1U);
+  EXPECT_EQ(whole[0].part, "h/big");
+  EXPECT_TRUE(whole[0].whole);
+  EXPECT_TRUE(whole[0].exclusive);
+  EXPECT_EQ(whole[0].memory, slices.cards().cards[3].memory);  // the card, not its published part
+}
+
+TEST_F(DraDoorTest, TwoSharesOfOneCardInOneRequestAreRefusedWithTheCure) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part, "s1") + "," + result("g", name(0), part, "s2")));
+  const auto got = prepare();
+  ASSERT_FALSE(got);
+  EXPECT_THAT(got.error().what, HasSubstr("distinctAttribute: gpu.elasticgpu.io/uuid"));
+  const auto told = events();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told[0], HasSubstr(R"("kind":"Pod","namespace":"ml","name":"p","uid":"u-p")"));
+  EXPECT_THAT(told[0], HasSubstr("SliceRefused"));
+}
+
+TEST_F(DraDoorTest, ConfigurationOfTheClaimWinsMemberByMember) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part),
+                        config("FromClass", R"("shareClass":"fixed","priorityClass":"offline")") + "," +
+                            config("FromClaim", R"("priorityClass":"online")")));
+  ASSERT_TRUE(prepare());
+  EXPECT_EQ(slices.held().at(0).share, ShareClass::kFixed);
+  EXPECT_EQ(slices.held().at(0).priority, PriorityClass::kOnline);
+}
+
+TEST_F(DraDoorTest, AWrongConfigurationIsRefusedAndSaysWhose) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part), config("FromClass", R"("shareClass":"turbo")")));
+  const auto got = prepare();
+  ASSERT_FALSE(got);
+  EXPECT_THAT(got.error().what, HasSubstr("from the DeviceClass"));
+  EXPECT_THAT(got.error().what, HasSubstr("\"turbo\" is no class"));
+}
+
+TEST_F(DraDoorTest, HalfAClaimIsTakenBack) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part) + "," + result("h", name(1), part)));
+  slices.fail_prepare_of = "h";
+  ASSERT_FALSE(prepare());
+  EXPECT_TRUE(slices.held().empty());
+  slices.fail_prepare_of.clear();
+  ASSERT_TRUE(prepare());
+  // Held already: a later failure leaves it alone, containers run in it.
+  slices.fail_prepare_of = "h";
+  ASSERT_FALSE(prepare());
+  EXPECT_EQ(slices.held().size(), 2U);
+}
+
+TEST_F(DraDoorTest, TheApiServerAway) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  kube.set_away(true);
+  EXPECT_EQ(prepare().error().code, Code::kUnavailable);
+  kube.set_away(false);
+  const auto first = prepare();
+  ASSERT_TRUE(first);
+  kube.set_away(true);
+  const auto again = prepare();  // the kubelet restarted and asks for what runs
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->front().cdi, first->front().cdi);
+  EXPECT_TRUE(door.unprepare({{"ml", "c", "u-1"}}).at("u-1"));
+  EXPECT_TRUE(slices.held().empty());
+  EXPECT_FALSE(prepare());  // and it is forgotten
+}
+
+TEST_F(DraDoorTest, EndingNeedsNothingAndWaitsForProcesses) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  ASSERT_TRUE(prepare());
+  slices.busy = {{OwnerKind::kClaim, "u-1"}};
+  slices.remove_cards();  // the driver is gone
+  kube.set_away(true);
+  EXPECT_EQ(door.unprepare({{"ml", "c", "u-1"}}).at("u-1").error().code, Code::kFailedPrecondition);
+  slices.busy.clear();
+  const auto both = door.unprepare({{"ml", "c", "u-1"}, {"ml", "d", "never-seen"}});
+  EXPECT_TRUE(both.at("u-1"));
+  EXPECT_TRUE(both.at("never-seen"));
+}
+
+TEST_F(DraDoorTest, WhatCannotBeHonouredIsRefused) {
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {R"({"metadata":{"name":"c","uid":"u-1"},"status":{}})", "has no allocation"},
+      {claim("u-1", R"({"request":"x","driver":"other.io","pool":"n1","device":"d"})"), "nothing of driver"},
+      {claim("u-1", result("g", "gpu-gone", part)), "has no card gpu-gone"},
+      {claim("u-1", R"({"request":"g","driver":"gpu.elasticgpu.io","pool":"n2","device":"gpu-1"})"),
+       "pool n2"},
+      {claim("u-1", result("g", name(0), R"({"memory":"90Gi","cores":"30"})")), "which has 80 GiB"},
+      {claim("u-1", result("g", name(0), R"({"memory":"4Gi","cores":"130"})")), "legal are 1 to 100"},
+      {claim("u-1", result("g", name(0), R"({"memory":"-4Gi"})")), "consumedCapacity.memory"},
+      {"{", "no JSON"},
+  };
+  for (const auto& [object, why] : cases) {
+    kube.put(kPath, object);
+    const auto got = prepare();
+    ASSERT_FALSE(got) << object;
+    EXPECT_THAT(got.error().what, HasSubstr(why));
+    EXPECT_TRUE(slices.held().empty());
+  }
+}
+
+TEST_F(DraDoorTest, ABrokenCardTakesNobodyNewAndKeepsWhoRuns) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  ASSERT_TRUE(prepare());
+  slices.set_health(0, {false, "XID 79: fallen off the bus"});
+  EXPECT_TRUE(prepare());
+  kube.put(kPath, claim("u-2", result("g", name(0), part)));
+  const auto other = prepare("u-2");
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().what, HasSubstr("XID 79"));
+  EXPECT_FALSE(door.health().at(0).ok);
+  EXPECT_TRUE(door.health().at(1).ok);
+}
+
+TEST_F(DraDoorTest, TheSameEventIsToldOnceInFiveMinutes) {
+  kube.put(kPath, claim("u-1", result("g", "gpu-gone", part)));
+  for (int i = 0; i < 10; ++i) ASSERT_FALSE(prepare());
+  EXPECT_EQ(events().size(), 1U);
+  clock.advance(std::chrono::minutes(6));
+  ASSERT_FALSE(prepare());
+  EXPECT_EQ(events().size(), 2U);
+}
+
+}  // namespace
+}  // namespace carve::doors

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace carve::codec {
+
+/// A Warning about one object, for people (`kubectl describe`).
+struct EventNote {
+  std::string kind;  // "Pod"
+  std::string space;
+  std::string name;
+  std::string uid;
+  std::string reason;   // CamelCase
+  std::string message;  // cause and fix; cut at 1024 characters
+};
+
+/// An Event (v1) object. `name` is unique in the namespace.
+[[nodiscard]] std::string encode_event(const EventNote& note, std::string_view name, std::string_view node,
+                                       std::string_view component, std::string_view now_rfc3339, int count);
+
+/// metadata.uid of any object; empty when there is none.
+[[nodiscard]] std::string uid_of(std::string_view object);
+
+}  // namespace carve::codec

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <boost/json.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+// Tolerant reading of other people's JSON: a member that is missing or of another type reads as nothing.
+namespace carve::codec::json_read {
+
+namespace json = boost::json;
+
+[[nodiscard]] inline const json::value* member(const json::value& value, std::string_view key) {
+  const auto* object = value.if_object();
+  return object == nullptr ? nullptr : object->if_contains(json::string_view(key.data(), key.size()));
+}
+
+/// The member at "a.b.c".
+[[nodiscard]] inline const json::value* at(const json::value& value, std::string_view path) {
+  const json::value* here = &value;
+  while (here != nullptr && !path.empty()) {
+    const auto dot = path.find('.');
+    here = member(*here, path.substr(0, dot));
+    path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
+  }
+  return here;
+}
+
+[[nodiscard]] inline std::string text(const json::value& value, std::string_view path) {
+  const auto* found = at(value, path);
+  const auto* string = found == nullptr ? nullptr : found->if_string();
+  return string == nullptr ? std::string() : std::string(string->data(), string->size());
+}
+
+[[nodiscard]] inline std::int64_t number(const json::value& value, std::string_view path) {
+  const auto* found = at(value, path);
+  const auto* integer = found == nullptr ? nullptr : found->if_int64();
+  return integer == nullptr ? 0 : *integer;
+}
+
+[[nodiscard]] inline const json::array& list(const json::value& value, std::string_view path) {
+  static const json::array kNone;
+  const auto* found = at(value, path);
+  const auto* array = found == nullptr ? nullptr : found->if_array();
+  return array == nullptr ? kNone : *array;
+}
+
+}  // namespace carve::codec::json_read
