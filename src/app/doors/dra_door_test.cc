@@ -18,7 +18,8 @@ constexpr const char* kPath = "/apis/resource.k8s.io/v1/namespaces/ml/resourcecl
 std::string result(const std::string& request, const std::string& device, const std::string& capacity,
                    const std::string& share = "s") {
   return fmt::format(
-      R"({{"request":"{}","driver":"gpu.elasticgpu.io","pool":"n1","device":"{}","shareID":"{}","consumedCapacity":{}}})",
+      R"({{"request":"{}","driver":"gpu.elasticgpu.io","pool":"n1","device":"{}","shareID":"{}",)"
+      R"("consumedCapacity":{}}})",
       request, device, share, capacity);
 }
 

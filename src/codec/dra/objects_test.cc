@@ -20,7 +20,8 @@ TEST(Claim, WhatADriverNeedsOfIt) {
       "config":[{"source":"FromClass","requests":[],"opaque":{"driver":"d","parameters":{"kind":"K","n":1}}},
                 {"source":"FromClaim","requests":["g"],"opaque":{"driver":"d","parameters":{}}}]}},
      "reservedFor":[{"resource":"pods","name":"p","uid":"u-p"}],
-     "devices":[{"driver":"d","pool":"n1","device":"gpu-1","shareID":"s-1","conditions":[{"type":"Ready","status":"True"}]}]}})");
+     "devices":[{"driver":"d","pool":"n1","device":"gpu-1","shareID":"s-1",
+                 "conditions":[{"type":"Ready","status":"True"}]}]}})");
   ASSERT_TRUE(claim) << claim.error().what;
   EXPECT_TRUE(claim->allocated);
   ASSERT_EQ(claim->results.size(), 1U);
@@ -50,8 +51,10 @@ TEST(Claim, StatusSpeaksOfTheSameUid) {
       claim, {{"d", "n1", "gpu-1", "", true, "Prepared", "4 GiB", R"({"a":1})"}}, "2026-01-01T00:00:00Z");
   EXPECT_EQ(
       body,
-      R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c","namespace":"ml","uid":"u-1"},)"
-      R"("status":{"devices":[{"driver":"d","pool":"n1","device":"gpu-1","conditions":[{"type":"Ready","status":"True",)"
+      R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c","namespace":)"
+      R"("ml","uid":"u-1"},)"
+      R"("status":{"devices":[{"driver":"d","pool":"n1","device":"gpu-1","conditions":[{"type":)"
+      R"("Ready","status":"True",)"
       R"("reason":"Prepared","message":"4 GiB","lastTransitionTime":"2026-01-01T00:00:00Z"}],"data":{"a":1}}]}})");
 }
 

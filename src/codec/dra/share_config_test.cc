@@ -18,7 +18,8 @@ TEST(ShareConfig, WhatMayBeSaid) {
 
 TEST(ShareConfig, EverythingWrongIsNamed) {
   const auto got = parse_share_config(
-      R"({"apiVersion":"gpu.elasticgpu.io/v1","kind":"GpuConfig","shareClass":"turbo","priorityClass":3,"memory":"4Gi"})");
+      R"({"apiVersion":"gpu.elasticgpu.io/v1","kind":"GpuConfig","shareClass":"turbo",
+          "priorityClass":3,"memory":"4Gi"})");
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, Code::kInvalidArgument);
   for (const char* part :

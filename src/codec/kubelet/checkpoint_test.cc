@@ -7,8 +7,10 @@ namespace {
 
 // Written by hand after the kubelet's file (1.36): a pod with an init container whose slot is handed on.
 constexpr std::string_view kFile = R"({"Data":{"PodDeviceEntries":[
-  {"PodUID":"u-1","ContainerName":"init","ResourceName":"elasticgpu.io/slot","DeviceIDs":{"-1":["slot-0003","slot-0001"]},"AllocResp":"KgA="},
-  {"PodUID":"u-1","ContainerName":"a","ResourceName":"elasticgpu.io/slot","DeviceIDs":{"0":["slot-0003"],"1":["slot-0009"]},"AllocResp":""},
+  {"PodUID":"u-1","ContainerName":"init","ResourceName":"elasticgpu.io/slot",
+   "DeviceIDs":{"-1":["slot-0003","slot-0001"]},"AllocResp":"KgA="},
+  {"PodUID":"u-1","ContainerName":"a","ResourceName":"elasticgpu.io/slot",
+   "DeviceIDs":{"0":["slot-0003"],"1":["slot-0009"]},"AllocResp":""},
   {"PodUID":"u-2","ContainerName":"b","ResourceName":"other.io/x","DeviceIDs":["x1"],"AllocResp":"" }],
   "RegisteredDevices":{"elasticgpu.io/slot":["slot-0000"]}},"Checksum":123,"BootID":"b"})";
 
@@ -24,7 +26,8 @@ TEST(Checkpoint, EntriesWithUidContainerAndAllNumaNodes) {
 TEST(Checkpoint, WhatIsStrangeIsLeftOutAndTheRestRead) {
   const auto got = parse_checkpoint(
       R"({"Data":{"PodDeviceEntries":[7,{"PodUID":3},{"PodUID":"u","ContainerName":"c","ResourceName":"r","DeviceIDs":
-      {"-1":["d",1,null],"x":"y"}},{"PodUID":"u","ContainerName":"c","ResourceName":"r","DeviceIDs":null}]},"New":{}})");
+      {"-1":["d",1,null],"x":"y"}},
+      {"PodUID":"u","ContainerName":"c","ResourceName":"r","DeviceIDs":null}]},"New":{}})");
   ASSERT_TRUE(got) << got.error().what;
   ASSERT_EQ(got->size(), 1U);
   EXPECT_EQ(got->front().devices, std::vector<std::string>{"d"});
