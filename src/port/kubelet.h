@@ -83,6 +83,7 @@ struct SlotEntry {
   std::string pod_uid;
   std::string container;
   std::vector<std::string> slots;
+  std::vector<std::string> cdi;  // what Allocate answered: one-shot names, so an exact identity
 };
 
 /// Who holds what, asked of the kubelet.

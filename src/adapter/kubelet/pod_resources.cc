@@ -9,6 +9,7 @@
 #include "adapter/kubelet/unix_listener.h"
 #include "adapter/process/text_file.h"
 #include "codec/kubelet/checkpoint.h"
+#include "proto/device_plugin_v1beta1.pb.h"
 #include "proto/pod_resources_v1.grpc.pb.h"
 
 namespace carve::kubelet {
@@ -81,7 +82,13 @@ Result<std::vector<SlotEntry>> KubeletAsked::checkpoint(const std::string& resou
   CARVE_TRY(const auto all, codec::parse_checkpoint(text));
   std::vector<SlotEntry> entries;
   for (const auto& entry : all) {
-    if (entry.resource == resource) entries.push_back({entry.pod_uid, entry.container, entry.devices});
+    if (entry.resource != resource) continue;
+    SlotEntry found{entry.pod_uid, entry.container, entry.devices, {}};
+    v1beta1::ContainerAllocateResponse answer;
+    if (answer.ParseFromString(entry.answer)) {
+      for (const auto& device : answer.cdi_devices()) found.cdi.push_back(device.name());
+    }
+    entries.push_back(std::move(found));
   }
   return entries;
 }

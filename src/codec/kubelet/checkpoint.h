@@ -14,6 +14,7 @@ struct CheckpointEntry {
   std::string container;
   std::string resource;
   std::vector<std::string> devices;
+  std::string answer;  // the plugin's answer to Allocate, its bytes; empty when it cannot be read
   friend bool operator==(const CheckpointEntry&, const CheckpointEntry&) = default;
 };
 

@@ -1,0 +1,311 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/doors/slot_door.h"
+#include "codec/record.h"
+
+// From slots to slices: whose they are, what the record says, and when it ends.
+namespace carve::doors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kAskFirst = milliseconds(15);  // between questions; PodResources allows a hundred a second
+constexpr auto kAskMost = milliseconds(400);
+constexpr auto kForgotten = seconds(60);  // slots that nobody holds: the pod was refused for another reason
+constexpr auto kUnseenPod = seconds(10);  // after the first full list: held, but neither here nor there
+constexpr auto kEndAgain = milliseconds(200);
+
+bool overlap(const std::vector<std::string>& a, const std::vector<std::string>& b) {  // both sorted
+  auto x = a.begin();
+  auto y = b.begin();
+  while (x != a.end() && y != b.end()) {
+    if (*x == *y) return true;
+    *x < *y ? ++x : ++y;
+  }
+  return false;
+}
+
+std::vector<std::string> sorted(std::vector<std::string> slots) {
+  std::sort(slots.begin(), slots.end());
+  return slots;
+}
+
+std::vector<Slice> part_of(const std::vector<Slice>& slices, const Owner& owner, const std::string& part) {
+  std::vector<Slice> found;
+  for (const auto& slice : slices) {
+    if (slice.owner == owner && slice.part == part) found.push_back(slice);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<SlotDoor::Binding> SlotDoor::unready() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Binding> open;
+  for (const auto& [device, binding] : bindings_) {
+    if (!binding.ready) open.push_back(binding);
+  }
+  std::sort(open.begin(), open.end(), [](const auto& a, const auto& b) { return a.since < b.since; });
+  return open;
+}
+
+void SlotDoor::store(const Binding& binding) {
+  const std::lock_guard lock(mutex_);
+  const auto found = bindings_.find(binding.device);
+  if (found != bindings_.end()) found->second = binding;
+}
+
+/// Containers whose Allocate another life of this agent answered.
+void SlotDoor::adopt(const std::vector<SlotEntry>& entries) {
+  for (const auto& entry : entries) {
+    if (entry.cdi.size() != 1) continue;
+    const std::lock_guard lock(mutex_);
+    if (bindings_.contains(entry.cdi.front())) continue;
+    Binding binding;
+    binding.slots = sorted(entry.slots);
+    binding.device = entry.cdi.front();
+    binding.since = world_.clock.now();
+    binding.kubelet_uid = entry.pod_uid;
+    binding.container = entry.container;
+    binding.problem = {Code::kUnavailable, "the pod is not known yet"};
+    bindings_[binding.device] = std::move(binding);
+  }
+}
+
+void SlotDoor::restore() {
+  const auto entries = world_.kubelet.checkpoint(kSlotResource);
+  if (entries) {
+    adopt(*entries);
+    const std::lock_guard lock(mutex_);
+    for (const auto& entry : *entries) in_checkpoint_.insert(entry.pod_uid);
+  } else if (entries.error().code != Code::kNotFound) {
+    world_.log.warn("kubelet's checkpoint not read", {{"error", entries.error().what}});
+  }
+  bind();
+  refresh_list();
+}
+
+/// One question for all that wait. The name that Allocate answered stands in the checkpoint: that is exact.
+/// PodResources knows names only, and no ordinary init container: it serves where the file does not tell, and
+/// only for slots of which a single answer is open.
+void SlotDoor::identify() {
+  bool need = false;
+  bool unknown_waiter = false;
+  auto open = unready();
+  for (const auto& binding : open) need = need || binding.kubelet_uid.empty();
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& waiter : waiters_) {
+      unknown_waiter = unknown_waiter ||
+                       std::none_of(bindings_.begin(), bindings_.end(),
+                                    [&](const auto& entry) { return entry.second.slots == waiter.slots; });
+    }
+  }
+  const auto now = world_.clock.now();
+  if (!need && !unknown_waiter) {
+    ask_pause_ = kAskFirst;
+    return;
+  }
+  if (now < next_ask_) return;
+  next_ask_ = now + ask_pause_;
+  ask_pause_ = std::min<Clock::Duration>(std::max<Clock::Duration>(ask_pause_, kAskFirst) * 2, kAskMost);
+  const auto entries = world_.kubelet.checkpoint(kSlotResource);
+  std::map<std::string, const SlotEntry*> by_name;
+  if (entries) {
+    if (unknown_waiter) adopt(*entries);
+    const std::lock_guard lock(mutex_);
+    in_checkpoint_.clear();
+    for (const auto& entry : *entries) {
+      in_checkpoint_.insert(entry.pod_uid);
+      for (const auto& name : entry.cdi) by_name[name] = &entry;
+    }
+  }
+  bool missing = false;
+  for (const auto& binding : open)
+    missing = missing || (binding.kubelet_uid.empty() && !by_name.contains(binding.device));
+  std::map<std::vector<std::string>, SlotHolder> holders;
+  const auto listed = missing ? world_.kubelet.holders(kSlotResource) : Result<std::vector<SlotHolder>>();
+  if (listed) {
+    for (const auto& holder : *listed) holders[sorted(holder.slots)] = holder;
+  }
+  for (auto& binding : open) {
+    if (!binding.kubelet_uid.empty()) continue;
+    if (const auto found = by_name.find(binding.device); found != by_name.end()) {
+      binding.kubelet_uid = found->second->pod_uid;
+      binding.container = found->second->container;
+      binding.problem = {Code::kUnavailable,
+                         fmt::format("pod {} is not known here yet", binding.kubelet_uid)};
+    } else if (const auto holder = holders.find(binding.slots); holder != holders.end()) {
+      const auto same = std::count_if(open.begin(), open.end(), [&](const Binding& other) {
+        return other.kubelet_uid.empty() && other.slots == binding.slots;
+      });
+      auto pod = world_.pods.by_name(holder->second.space, holder->second.pod);
+      if (same == 1 && pod) {
+        binding.kubelet_uid = pod->mirror.empty() ? pod->uid : pod->mirror;
+        binding.container = holder->second.container;
+      } else {
+        binding.problem = {Code::kUnavailable,
+                           fmt::format("pod {}/{} holds these slots; its UID is not known yet",
+                                       holder->second.space, holder->second.pod)};
+      }
+    } else if (now - binding.since > kForgotten && entries && listed) {
+      const std::lock_guard lock(mutex_);
+      bindings_.erase(binding.device);
+      continue;
+    }
+    store(binding);
+    if (!binding.kubelet_uid.empty()) supersede(binding);
+  }
+}
+
+/// The kubelet gave slots of another pod out again: that pod is over, whatever the API server says yet.
+void SlotDoor::supersede(const Binding& winner) {
+  std::vector<Owner> over;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = bindings_.begin(); at != bindings_.end();) {
+      const auto& other = at->second;
+      if (other.device != winner.device && !other.kubelet_uid.empty() &&
+          other.kubelet_uid != winner.kubelet_uid && other.since <= winner.since &&
+          overlap(other.slots, winner.slots)) {
+        if (!other.owner.uid.empty()) over.push_back(other.owner);
+        at = bindings_.erase(at);
+      } else {
+        ++at;
+      }
+    }
+  }
+  for (const auto& owner : over) end_later(owner);
+}
+
+void SlotDoor::bind() {
+  for (auto& binding : unready()) {
+    if (!binding.kubelet_uid.empty()) bind_one(std::move(binding));
+  }
+}
+
+void SlotDoor::bind_one(Binding binding) {
+  const auto done = try_bind(&binding);
+  binding.ready = done.has_value();
+  if (!done && done.error().what != binding.problem.what) binding.problem = done.error();
+  store(binding);
+}
+
+Result<void> SlotDoor::try_bind(Binding* binding) {
+  const auto pod = world_.pods.by_uid(binding->kubelet_uid);
+  if (pod) {
+    binding->space = pod->space;
+    binding->pod = pod->name;
+  }
+  // What stands already is what was decided; it needs no API server.
+  const Owner owner{OwnerKind::kPod, pod ? pod->uid : binding->kubelet_uid};
+  if (auto held = part_of(world_.slices.held(), owner, binding->container); !held.empty()) {
+    binding->owner = owner;
+    return prepare(binding, std::move(held));
+  }
+  if (!pod) {
+    return fail(Code::kUnavailable,
+                fmt::format("the API server has not told about pod {} yet", binding->kubelet_uid));
+  }
+  const auto name = pod->space + "/" + pod->name;
+  if (pod->ended) return fail(Code::kFailedPrecondition, fmt::format("pod {} has ended", name));
+  if (pod->record.empty()) {
+    return fail(
+        Code::kNotFound,
+        fmt::format("pod {} has no record ({}): nobody has decided about its cards; pods that ask for {} are "
+                    "placed by Carve's scheduler, or by `carve control` where they have a node already",
+                    name, codec::kRecordAnnotation, kSlotResource));
+  }
+  const auto record = codec::decode_record(pod->record);
+  if (!record) return fail_in("pod " + name, record.error());
+  if (record->owner != owner) {
+    return fail(Code::kAborted, fmt::format("pod {}: its record is for {} {}, the pod is {}", name,
+                                            to_string(record->owner.kind), record->owner.uid, pod->uid));
+  }
+  auto slices = part_of(slices_of(*record), owner, binding->container);
+  if (slices.empty()) {
+    return fail(Code::kNotFound,
+                fmt::format("pod {}: its record has no part for container {}", name, binding->container));
+  }
+  if (slices.size() != binding->slots.size()) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("pod {}, container {}: {} slots, but its record names {} cards; one "
+                            "slot per card is legal",
+                            name, binding->container, binding->slots.size(), slices.size()));
+  }
+  binding->owner = owner;
+  return prepare(binding, std::move(slices));
+}
+
+Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices) {
+  const auto cards = world_.slices.cards();
+  const bool held = !part_of(world_.slices.held(), binding->owner, binding->container).empty();
+  for (const auto& slice : slices) {
+    for (const auto& card : cards.cards) {
+      if (!held && card.id == slice.card && !card.health.ok)
+        return fail(Code::kUnavailable,
+                    fmt::format("card {} is unhealthy: {}", card.id.str(), card.health.reason));
+    }
+  }
+  const PrepareRequest request{std::move(slices), binding->device,
+                               fmt::format("{}/{}/{}", binding->space, binding->pod, binding->container)};
+  auto prepared = world_.slices.prepare(request);
+  if (prepared && prepared->device != binding->device) {
+    // The kubelet lost its checkpoint and asked anew for a container that has its slices under an older name.
+    CARVE_TRY_VOID(world_.slices.unprepare(binding->owner));
+    prepared = world_.slices.prepare(request);
+  }
+  if (!prepared) return tl::unexpected(prepared.error());
+  ending_.erase(binding->owner);
+  if (prepared->device != binding->device)
+    return fail(Code::kInternal, fmt::format("{} stands under the name {}", request.label, prepared->device));
+  return {};
+}
+
+void SlotDoor::end_later(const Owner& owner) { ending_.emplace(owner, world_.clock.now()); }
+
+/// A pod that was deleted or has ended; and after a restart what is held for a pod that nobody knows.
+void SlotDoor::end_gone_pods() {
+  const auto now = world_.clock.now();
+  const bool synced = world_.pods.synced();
+  if (!synced) synced_since_ = now;
+  const bool settled = synced && now - synced_since_ >= kUnseenPod;
+  std::set<std::string> checkpoint;
+  {
+    const std::lock_guard lock(mutex_);
+    checkpoint = in_checkpoint_;
+  }
+  std::set<Owner> owners;
+  for (const auto& slice : world_.slices.held()) {
+    if (slice.owner.kind == OwnerKind::kPod) owners.insert(slice.owner);
+  }
+  for (const auto& owner : owners) {
+    const auto pod = world_.pods.by_uid(owner.uid);
+    const bool unknown = settled && !pod && !checkpoint.contains(owner.uid);
+    if (world_.pods.was_deleted(owner.uid) || (pod && pod->ended) || unknown) end_later(owner);
+  }
+  for (auto at = ending_.begin(); at != ending_.end();) {
+    if (now < at->second) {
+      ++at;
+      continue;
+    }
+    if (const auto ended = world_.slices.unprepare(at->first); !ended) {
+      at->second = now + kEndAgain;
+      ++at;
+      continue;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(bindings_, [&](const auto& entry) { return entry.second.owner == at->first; });
+    }
+    at = ending_.erase(at);
+    next_list_ = now;
+  }
+}
+
+}  // namespace carve::doors

@@ -1,0 +1,213 @@
+#include "app/doors/slot_door.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace carve::doors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kBarrier = seconds(20);   // the kubelet gives PreStartContainer 30
+constexpr auto kAskBefore = seconds(2);  // of the barrier: the API server is asked once
+constexpr auto kListEvery = milliseconds(500);
+constexpr auto kIdle = seconds(1);
+
+std::vector<std::string> sorted(std::vector<std::string> slots) {
+  std::sort(slots.begin(), slots.end());
+  return slots;
+}
+
+}  // namespace
+
+SlotDoor::SlotDoor(World world) : world_(std::move(world)) { refresh_list(); }
+
+SlotDoor::~SlotDoor() = default;
+
+std::vector<SlotDevice> SlotDoor::list() const {
+  const std::lock_guard lock(mutex_);
+  return list_.devices();
+}
+
+Result<std::string> SlotDoor::allocate(const std::vector<std::string>& slots) {
+  if (slots.empty()) return fail(Code::kInvalidArgument, "Allocate: no slots");
+  CARVE_TRY(auto device, world_.slices.promise_device());
+  Binding binding;
+  binding.slots = sorted(slots);
+  binding.device = device;
+  binding.since = world_.clock.now();
+  binding.problem = {Code::kUnavailable, "the kubelet has not told yet whose slots these are"};
+  {
+    const std::lock_guard lock(mutex_);
+    bindings_[device] = std::move(binding);
+  }
+  poke();
+  return device;
+}
+
+void SlotDoor::before_start(const std::vector<std::string>& slots, Answer answer) {
+  Waiter waiter{sorted(slots), world_.clock.now() + kBarrier, false, std::move(answer)};
+  std::optional<Result<void>> now;
+  {
+    const std::lock_guard lock(mutex_);
+    now = verdict(waiter);
+    if (!now && stopped_) now = fail(Code::kUnavailable, "the agent stops; the kubelet tries again");
+    if (!now) waiters_.push_back(waiter);
+  }
+  if (now) return waiter.answer(*now);
+  poke();
+}
+
+/// Ready, when all answers for exactly these slots are: an init container and the one that inherits its slots
+/// share them, and both have to stand. Under the lock.
+std::optional<Result<void>> SlotDoor::verdict(const Waiter& waiter) const {
+  const Binding* open = nullptr;
+  bool any = false;
+  for (const auto& [device, binding] : bindings_) {
+    if (binding.slots != waiter.slots) continue;
+    any = true;
+    if (!binding.ready) open = &binding;
+  }
+  if (any && open == nullptr) return Result<void>{};
+  if (world_.clock.now() < waiter.deadline) return std::nullopt;
+  if (!any) {
+    return fail(Code::kNotFound,
+                "these slots were not given out by this agent, and the kubelet's checkpoint does "
+                "not name them: delete the pod so that it is admitted anew");
+  }
+  return tl::unexpected(open->problem);
+}
+
+void SlotDoor::refresh_list() {
+  const auto cards = world_.slices.cards();
+  bool fresh = false;
+  {
+    const std::lock_guard lock(mutex_);
+    std::set<std::string> used;
+    for (const auto& [device, binding] : bindings_) used.insert(binding.slots.begin(), binding.slots.end());
+    fresh = list_.update(cards, used);
+  }
+  next_list_ = world_.clock.now() + kListEvery;
+  if (fresh && world_.list_changed) world_.list_changed();
+}
+
+/// What waits and is near its end: the server is asked once, in case the watch is behind.
+void SlotDoor::ask_late() {
+  std::vector<std::pair<std::string, std::string>> names;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& waiter : waiters_) {
+      if (waiter.asked || world_.clock.now() + kAskBefore < waiter.deadline) continue;
+      waiter.asked = true;
+      for (const auto& [device, binding] : bindings_) {
+        if (binding.slots == waiter.slots && !binding.ready && !binding.kubelet_uid.empty())
+          names.emplace_back(binding.space, binding.pod);
+      }
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  for (const auto& [space, name] : names) {
+    if (const auto asked = world_.pods.ask(space, name); !asked)
+      world_.log.warn("pod not read", {{"pod", space + "/" + name}, {"error", asked.error().what}});
+  }
+}
+
+void SlotDoor::tell(const Waiter& waiter, const Error& error) {
+  codec::EventNote note;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [device, binding] : bindings_) {
+      if (binding.slots != waiter.slots || binding.pod.empty()) continue;
+      const auto pod = world_.pods.by_uid(binding.kubelet_uid);
+      note = {"Pod",          binding.space,
+              binding.pod,    pod ? pod->uid : "",
+              "SliceRefused", fmt::format("container {}: {}", binding.container, error.what)};
+    }
+  }
+  world_.log.warn("container not started", {{"pod", note.space + "/" + note.name}, {"error", error.what}});
+  if (!note.uid.empty()) world_.notices.warn(std::move(note));
+}
+
+void SlotDoor::answer_waiters() {
+  std::vector<std::pair<Waiter, Result<void>>> done;
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<Waiter> still;
+    for (auto& waiter : waiters_) {
+      auto now = verdict(waiter);
+      if (now) {
+        done.emplace_back(std::move(waiter), std::move(*now));
+      } else {
+        still.push_back(std::move(waiter));
+      }
+    }
+    waiters_ = std::move(still);
+  }
+  for (const auto& [waiter, answer] : done) {
+    if (!answer) tell(waiter, answer.error());
+    waiter.answer(answer);
+  }
+}
+
+Clock::Duration SlotDoor::step() {
+  if (world_.clock.now() >= next_list_) refresh_list();
+  identify();
+  ask_late();
+  bind();
+  end_gone_pods();
+  answer_waiters();
+  const auto now = world_.clock.now();
+  Clock::Duration wait = kIdle;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& waiter : waiters_) {
+      wait = std::min(wait, (waiter.asked ? waiter.deadline : waiter.deadline - kAskBefore) - now);
+    }
+    const bool open = std::any_of(bindings_.begin(), bindings_.end(),
+                                  [](const auto& entry) { return entry.second.kubelet_uid.empty(); });
+    if (open) wait = std::min(wait, next_ask_ - now);
+  }
+  for (const auto& [owner, when] : ending_) wait = std::min(wait, when - now);
+  return std::max<Clock::Duration>(wait, milliseconds(1));
+}
+
+void SlotDoor::poke() {
+  {
+    const std::lock_guard lock(mutex_);
+    poked_ = true;
+  }
+  changed_.notify_all();
+}
+
+void SlotDoor::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const auto wait = step();
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, stop, wait, [this] { return poked_; });
+    poked_ = false;
+  }
+  std::vector<Waiter> left;
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    left.swap(waiters_);
+  }
+  for (const auto& waiter : left)
+    waiter.answer(fail(Code::kUnavailable, "the agent stops; the kubelet tries again"));
+}
+
+SlotDoor::Open SlotDoor::open() const {
+  const std::lock_guard lock(mutex_);
+  Open open;
+  open.waiting = waiters_.size();
+  for (const auto& [device, binding] : bindings_) {
+    if (!binding.ready) open.problems.push_back(binding.problem.what);
+  }
+  return open;
+}
+
+}  // namespace carve::doors

@@ -1,0 +1,73 @@
+#include "cmd/node_doors.h"
+
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "adapter/kubelet/kubelet_server.h"
+#include "adapter/kubelet/pod_resources.h"
+#include "app/doors/device_names.h"
+#include "app/doors/dra_door.h"
+#include "app/doors/slice_publisher.h"
+#include "app/doors/slot_door.h"
+
+namespace carve::cmd {
+
+Result<void> parse_doors(const std::string& words, DoorOptions* options) {
+  options->dra = words == "dra" || words == "dra,slots" || words == "slots,dra";
+  options->slots = words == "slots" || words == "dra,slots" || words == "slots,dra";
+  if (options->dra || options->slots) return {};
+  return fail(Code::kInvalidArgument,
+              "--doors: \"" + words.substr(0, 64) + "\"; legal are dra, slots and dra,slots");
+}
+
+Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api, Clock& clock, Log& log,
+                       const std::stop_token& stop) {
+  kubelet::KubeletServer* serving = nullptr;  // set before anybody steps
+  doors::Notices notices(api, options.node, clock, log);
+  doors::DraDoor dra(options.node, {slices, api, notices, clock, log});
+  doors::SlicePublisher publisher(options.node, slices, api, log);
+  kubelet::KubeletAsked kubelet(options.kubelet_dir, options.device_plugins);
+  doors::NodePods pods(options.node, api);
+  doors::SlotDoor slot_door({slices, kubelet, pods, notices, clock, log, [&serving] {
+                               if (serving != nullptr) serving->changed();
+                             }});
+  if (options.slots) slot_door.restore();
+
+  kubelet::KubeletServer::Doors doors;
+  const std::string driver(doors::kDriver);
+  if (options.dra) {
+    doors.dra = &dra;
+    doors.dra_sockets = {driver, options.kubelet_dir + "/plugins/" + driver,
+                         options.kubelet_dir + "/plugins_registry",
+                         options.unique.empty() ? "agent" : options.unique};
+  }
+  if (options.slots) {
+    doors.slots = &slot_door;
+    doors.slot_socket = {doors::kSlotResource, options.device_plugins, "carve-slots.sock"};
+  }
+  CARVE_TRY(const auto server, kubelet::KubeletServer::open(doors, log));
+  serving = server.get();
+
+  // The server's thread is the last to be stopped: its destructor waits for calls that the doors answer.
+  std::optional<std::jthread> sockets;
+  sockets.emplace([&](const std::stop_token& end) { server->run(end); });
+  {
+    const std::jthread telling([&](const std::stop_token& end) { notices.run(end); });
+    std::vector<std::jthread> threads;
+    if (options.dra) {
+      threads.emplace_back([&](const std::stop_token& end) { publisher.run_watch(end); });
+      threads.emplace_back([&](const std::stop_token& end) { publisher.run_writer(clock, end); });
+    }
+    if (options.slots) {
+      threads.emplace_back([&](const std::stop_token& end) { pods.run([&] { slot_door.poke(); }, end); });
+      threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
+    }
+    while (clock.sleep_for(std::chrono::hours(1), stop)) {
+    }
+    sockets.reset();  // no new calls; those that wait are answered by the doors' own end, just below
+  }
+  return {};
+}
+
+}  // namespace carve::cmd

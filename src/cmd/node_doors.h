@@ -1,0 +1,34 @@
+#pragma once
+
+#include <stop_token>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "port/kube_api.h"
+#include "port/node_slices.h"
+
+namespace carve::cmd {
+
+/// What the kubelet's doors need besides the node itself.
+struct DoorOptions {
+  std::string node;  // the Node's name; also the pool's
+  bool dra = true;
+  bool slots = true;
+  std::string kubelet_dir = "/var/lib/kubelet";  // plugins, plugins_registry, pod-resources below it
+  // Compiled into the kubelet: it does not follow its --root-dir. Another one for tests only.
+  std::string device_plugins = "/var/lib/kubelet/device-plugins";
+  std::string unique;  // in the DRA sockets' names: the pod's UID; empty: "agent"
+};
+
+/// "dra,slots", "dra" or "slots".
+///   errors  kInvalidArgument
+[[nodiscard]] Result<void> parse_doors(const std::string& words, DoorOptions* options);
+
+/// Opens the doors and serves until `stop`. Everything it is given outlives the call.
+///   errors  a socket or a folder that cannot be made
+[[nodiscard]] Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api,
+                                     Clock& clock, Log& log, const std::stop_token& stop);
+
+}  // namespace carve::cmd

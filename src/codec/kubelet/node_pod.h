@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace carve::codec {
+
+/// The annotation that carries the decision (core/model/record.h).
+inline constexpr std::string_view kRecordAnnotation = "carve.elasticgpu.io/record";
+
+/// A Pod of this node, what the slot door needs of it.
+struct NodePod {
+  std::string space;
+  std::string name;
+  std::string uid;
+  std::string mirror;  // of a static pod: the UID that the kubelet knows it by
+  std::string node;
+  std::string record;  // the annotation's text; empty: none
+  bool ended = false;  // Succeeded or Failed: none of its containers starts again
+  friend bool operator==(const NodePod&, const NodePod&) = default;
+};
+
+/// Tolerant.
+///   errors  kInvalidArgument: no JSON, or without name or UID
+[[nodiscard]] Result<NodePod> parse_node_pod(std::string_view text);
+
+}  // namespace carve::codec
