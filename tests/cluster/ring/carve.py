@@ -1,7 +1,6 @@
 """Carve on a node, as processes of a build: arbiter and agent, with a token that is bound to the node.
 
-The installed form (the DaemonSets of deploy/) is `deployment.py`'s; this one is for tests that kill and restart one
-process at a time.
+The installed form is the DaemonSets of deploy/; this one is for tests that kill and restart one process at a time.
 """
 import json
 import re
@@ -19,8 +18,8 @@ AGENT_SOCKET = "/run/carve/agent.sock"
 
 
 def manifests() -> list:
-    """The files of deploy/ that a cluster is installed with, those with workloads apart (see deployment.py)."""
-    return sorted((paths.REPOSITORY / "deploy").glob("*.yaml"))
+    """The files that a cluster is installed with: those of deploy/, as long as it has none the ring's own."""
+    return sorted((paths.REPOSITORY / "deploy").glob("*.yaml")) or sorted((paths.HERE / "manifests").glob("*.yaml"))
 
 
 def install_objects(ring) -> None:
