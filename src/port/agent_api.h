@@ -78,7 +78,7 @@ struct SliceCardView {
 
 struct SliceView {
   std::string id;
-  std::string kind;  // run, device
+  std::string kind;  // run, device; of Kubernetes: pod, claim
   std::string name;
   std::string state;  // starting, running, ending, or what the watchdog did
   std::uint32_t uid = 0;

@@ -91,6 +91,10 @@ Result<void> Agent::release(const Caller& caller, const std::string& slice, bool
     const auto found = slices_.find(slice);
     if (found == slices_.end()) return fail(Code::kNotFound, "no slice " + slice);
     CARVE_TRY_VOID(check_owner(caller, found->second.uid, slice));
+    if (!found->second.local()) {
+      return fail(Code::kFailedPrecondition, "slice " + slice + " belongs to " + found->second.name +
+                                                 ": it ends when Kubernetes ends its pod");
+    }
     keep = found->second.keep;
     if (keep && !kill && !found->second.registered.empty()) {
       return fail(Code::kFailedPrecondition, "slice " + slice + " is in use by process " +

@@ -21,6 +21,7 @@
 #include "port/agent_api.h"
 #include "port/cgroups.h"
 #include "port/node_journal.h"
+#include "port/node_slices.h"
 #include "port/pages.h"
 #include "port/processes.h"
 #include "port/slice_devices.h"
@@ -42,6 +43,8 @@ struct AgentConfig {
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
   Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its word on who is registered counts
   WatchBounds bounds;
+  bool gives_cards = true;  // false: only the doors of Kubernetes do, allocate() refuses
+  Clock::Duration last_process = std::chrono::seconds(1);  // how long unprepare() waits for it
   std::string version;
   std::uint32_t page_abi = 0;
 };
@@ -64,7 +67,7 @@ struct AgentWorld {
 /// The ledger's one writer on a machine without Kubernetes. Order of every change: journal (synced), cgroup,
 /// pages, answer; and back: pages, cgroup, ledger, journal. So whatever dies where, what the journal holds
 /// covers all that runs, and restore() takes away what does not run. Safe from any thread.
-class Agent final : public AgentApi {
+class Agent final : public AgentApi, public NodeSlices {
  public:
   Agent(AgentConfig config, AgentWorld world);
 
@@ -78,6 +81,13 @@ class Agent final : public AgentApi {
   Result<void> join(const Caller& caller, const std::string& slice) override;
   Result<void> release(const Caller& caller, const std::string& slice, bool kill) override;
   Result<AgentView> view(const Caller& caller) override;
+
+  // prepare.cc
+  Result<std::string> promise_device() override;
+  Result<Prepared> prepare(const PrepareRequest& request) override;
+  Result<void> unprepare(const Owner& owner) override;
+  [[nodiscard]] std::vector<Slice> held() const override;
+  [[nodiscard]] GpuInventory cards() const override;
 
   /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a second.
   void reap();
@@ -93,13 +103,23 @@ class Agent final : public AgentApi {
   Result<void> bring_up(LiveSlice& slice);
   void take_down(LiveSlice& slice);
   void finish(const std::string& id, const std::string& why);
+  [[nodiscard]] std::vector<JournalEvent> events_without(const LiveSlice& slice) const;
   void retry_drops();
   [[nodiscard]] PageOrder order_of(const LiveSlice& slice) const;
   [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
   [[nodiscard]] Grant grant_of(const LiveSlice& slice) const;
   [[nodiscard]] std::string new_id(bool keep);
   void thaw();
+  // prepare.cc; under commit_
+  Result<std::string> next_device_id();
+  Result<std::string> device_id_for(const PrepareRequest& request);
+  Result<Prepared> prepare_new(LiveSlice slice);
+  Result<Prepared> prepare_again(const LiveSlice& there, const LiveSlice& wanted);
+  [[nodiscard]] const LiveSlice* part_of(const Owner& owner, const std::string& part) const;  // under state_
+  Result<std::set<std::int32_t>> processes_in(const std::set<std::string>& ids);
+  Result<void> end_owner(const Owner& owner);
   // restore.cc
+  void publish_devices();
   Result<void> adopt_inventory();
   Result<void> restore_records();
   void reconcile_pages(const std::vector<PageSlice>& present);
@@ -134,6 +154,8 @@ class Agent final : public AgentApi {
   GpuState gpu_state_seen_ = GpuState::kStarting;
   std::uint32_t waiting_ = 0;
   std::uint64_t next_number_ = 1;
+  std::uint64_t next_promise_ = 0;  // under commit_: names below promised_until_ are ours by the journal's word
+  std::uint64_t promised_until_ = 0;
   std::uint32_t run_number_ = 0;
   Watchdog watchdog_;
   std::map<std::string, Clock::Time> throttled_until_;

@@ -88,6 +88,10 @@ Grant Agent::grant_of(const LiveSlice& slice) const {
 }
 
 Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& request) {
+  if (!config_.gives_cards) {
+    return fail(Code::kFailedPrecondition,
+                "this node's cards are given by Kubernetes: ask with a Pod, or run `carve up` on another machine");
+  }
   CARVE_TRY(const PolicyRow* policy, policy_named(request.policy));
   if (!request.keep && world_.cgroups == nullptr) return fail(Code::kUnavailable, world_.cgroup_error);
   LiveSlice slice;
@@ -105,12 +109,13 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
                                           to_string(world_.gpu.state()) + " (" + world_.gpu.reason() + ")");
     }
     slice.id = new_id(request.keep);
+    slice.holder = {OwnerKind::kLocal, slice.id};
     slice.keep = request.keep;
     slice.uid = caller.uid;
     slice.name = plain_name(request.name);
     slice.made = world_.clock.now();
     CARVE_TRY(const auto placed, place(ledger_, inventory_.links, request.request, *policy));
-    slices = slices_for(slice.owner(), kPart, request.request, placed);
+    slices = slices_for(slice.owner(), slice.part, request.request, placed);
     CARVE_TRY_VOID(ledger_.add(slices));
     slice.slices = slices;
   }
@@ -119,7 +124,7 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
   if (written) written = bring_up(slice);
   const std::lock_guard lock(state_);
   if (!written) {
-    static_cast<void>(ledger_.remove(slice.owner(), kPart));
+    static_cast<void>(ledger_.remove(slice.owner(), slice.part));
     // Nothing of it may stay in the journal, if it got there.
     if (world_.journal.state().records.count(slice.owner()) != 0) pending_drops_.push_back(slice.owner());
     return tl::unexpected(written.error());
@@ -179,7 +184,7 @@ void Agent::finish(const std::string& id, const std::string& why) {
   }
   // A device is gone only when the journal says so: nothing else tells after a restart.
   if (slice.keep) {
-    const auto dropped = world_.journal.append({DropOwner{slice.owner()}, PutNote{id, ""}});
+    const auto dropped = world_.journal.append(events_without(slice));
     const std::lock_guard lock(state_);
     journal_error_ = dropped ? std::string() : dropped.error().what;
     if (!dropped) return;
@@ -187,7 +192,7 @@ void Agent::finish(const std::string& id, const std::string& why) {
   take_down(slice);
   {
     const std::lock_guard lock(state_);
-    static_cast<void>(ledger_.remove(slice.owner(), kPart));
+    static_cast<void>(ledger_.remove(slice.owner(), slice.part));
     slices_.erase(id);
     throttled_until_.erase(id);
     // Its cgroup is the truth after a restart: the card is free even while the journal cannot be written.

@@ -5,6 +5,36 @@
 
 // What happens at the start: cards, journal, cgroups and arbiter are brought to one story.
 namespace carve {
+namespace {
+
+/// Every part of every record as a slice folder, with what its note says of it.
+std::vector<LiveSlice> slices_in(const JournalState& journal) {
+  std::map<std::pair<Owner, std::string>, LiveSlice> noted;
+  for (const auto& [id, text] : journal.notes) {
+    LiveSlice slice;
+    slice.id = id;
+    slice.holder = {OwnerKind::kLocal, id};
+    read_note(text, &slice);
+    noted[{slice.holder, slice.part}] = std::move(slice);
+  }
+  std::vector<LiveSlice> slices;
+  for (const auto& [owner, record] : journal.records) {
+    for (const auto& held : slices_of(record)) {
+      if (slices.empty() || slices.back().holder != owner || slices.back().part != held.part) {
+        const auto note = noted.find({owner, held.part});
+        LiveSlice slice = note != noted.end() ? note->second : LiveSlice();
+        slice.holder = owner;
+        slice.part = held.part;
+        if (slice.id.empty()) slice.id = owner.uid;  // a note is written with its record: an old journal
+        slices.push_back(std::move(slice));
+      }
+      slices.back().slices.push_back(held);
+    }
+  }
+  return slices;
+}
+
+}  // namespace
 
 Result<void> Agent::adopt_inventory() {
   auto inventory = world_.gpu.inventory();
@@ -40,13 +70,9 @@ Result<void> Agent::adopt_inventory() {
 Result<void> Agent::restore_records() {
   const JournalState journal = world_.journal.state();
   const std::lock_guard lock(state_);
-  for (const auto& [owner, record] : journal.records) {
-    LiveSlice slice;
-    slice.id = owner.uid;
-    slice.slices = slices_of(record);
+  for (auto& slice : slices_in(journal)) {
     slice.made = world_.clock.now();
-    if (const auto note = journal.notes.find(owner.uid); note != journal.notes.end())
-      read_note(note->second, &slice);
+    slice.joined = slice.keep;  // its pages are asked for at once, not when it has settled
     for (const auto& held : slice.slices) {
       if (ledger_.find(held.card) != nullptr) continue;
       // The driver does not list it now (or hangs): the slice keeps its place on the card's stand-in.
@@ -59,11 +85,27 @@ Result<void> Agent::restore_records() {
     }
     if (auto added = ledger_.add(slice.slices, Ledger::Admission::kRestored); !added) {
       return fail(Code::kDataLoss,
-                  "the journal's slice " + owner.uid + " does not fit: " + added.error().what);
+                  "the journal's slice " + slice.id + " does not fit: " + added.error().what);
     }
     slices_.emplace(slice.id, std::move(slice));
   }
   return {};
+}
+
+void Agent::publish_devices() {
+  std::vector<SliceDevice> publish;
+  {
+    const std::lock_guard lock(state_);
+    if (inventory_.cards.empty()) return;  // what the driver's files are is not known yet
+    for (const auto& [id, slice] : slices_) {
+      if (slice.keep && !slice.ending) publish.push_back(device_of(slice));
+    }
+  }
+  for (const auto& device : publish) {
+    if (auto done = world_.devices.publish(device); !done) {
+      world_.log.error("device is not published", {{"slice", device.id}, {"error", done.error().what}});
+    }
+  }
 }
 
 Result<void> Agent::restore() {
@@ -106,7 +148,6 @@ Result<void> Agent::restore() {
     }
   }
   const auto devices = world_.devices.list();
-  std::vector<SliceDevice> publish;
   std::vector<std::string> withdraw;
   {
     const std::lock_guard lock(state_);
@@ -114,12 +155,9 @@ Result<void> Agent::restore() {
       const auto found = slices_.find(id);
       if (found == slices_.end() || !found->second.keep) withdraw.push_back(id);
     }
-    for (const auto& [id, slice] : slices_) {
-      if (slice.keep && !inventory_.cards.empty()) publish.push_back(device_of(slice));
-    }
   }
   for (const auto& id : withdraw) static_cast<void>(world_.devices.withdraw(id));
-  for (const auto& device : publish) static_cast<void>(world_.devices.publish(device));
+  publish_devices();
   reap();
   look_at_pages();
   return {};

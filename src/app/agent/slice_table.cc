@@ -60,15 +60,35 @@ std::string plain_name(const std::string& text) {
 }
 
 std::string note_of(const LiveSlice& slice) {
-  return std::string("keep=") + (slice.keep ? "1" : "0") + " uid=" + std::to_string(slice.uid) +
-         " name=" + plain_name(slice.name);
+  std::string note = std::string("keep=") + (slice.keep ? "1" : "0") + " uid=" + std::to_string(slice.uid);
+  if (!slice.local()) {
+    note += " owner=" + std::string(to_string(slice.holder.kind)) + "/" + slice.holder.uid + " part=" + slice.part;
+  }
+  return note + " name=" + plain_name(slice.name);
 }
+
+namespace {
+/// The word after ` key=`, up to the next space; empty when there is none. Owners and parts hold no space.
+std::string word_of(const std::string& text, const std::string& key) {
+  const auto at = text.find(" " + key + "=");
+  if (at == std::string::npos) return {};
+  const auto begin = at + key.size() + 2;
+  return text.substr(begin, text.find(' ', begin) - begin);
+}
+}  // namespace
 
 void read_note(const std::string& text, LiveSlice* slice) {
   slice->keep = text.rfind("keep=1", 0) == 0;
   const auto uid = text.find(" uid=");
   if (uid != std::string::npos) {
     slice->uid = static_cast<std::uint32_t>(std::strtoul(text.c_str() + uid + 5, nullptr, 10));
+  }
+  const std::string owner = word_of(text.substr(0, text.find(" name=")), "owner");
+  if (const auto slash = owner.find('/'); slash != std::string::npos) {
+    if (const auto kind = owner_kind_from(owner.substr(0, slash))) {
+      slice->holder = {*kind, owner.substr(slash + 1)};
+      slice->part = word_of(text, "part");
+    }
   }
   const auto name = text.find(" name=");
   if (name != std::string::npos) slice->name = text.substr(name + 6);

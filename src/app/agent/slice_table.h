@@ -12,11 +12,16 @@
 
 namespace carve {
 
+inline constexpr char kPart[] = "main";  // the one part of what this machine gave itself
+
 /// A slice folder's life as this agent knows it: what stands in the journal (record and note), and what was
-/// last seen of it.
+/// last seen of it. One part of one owner, on all its cards.
 struct LiveSlice {
-  std::string id;     // also the owner's UID, the cgroup's, the folder's and the device's name
-  bool keep = false;  // until it is released; else until its cgroup is empty
+  std::string id;  // the folder's, the device's and the cgroup's name; of a local owner also its UID
+  Owner holder;
+  std::string part = kPart;
+  bool keep = false;    // until it is released or unprepared; else until its cgroup is empty
+  bool ending = false;  // unprepared: nothing of it starts any more, it ends with its last process
   std::uint32_t uid = 0;
   std::string name;
   std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
@@ -36,7 +41,8 @@ struct LiveSlice {
   std::vector<std::int32_t> registered;  // host PIDs that said hello
   std::vector<std::int32_t> members;     // host PIDs in its cgroup
 
-  [[nodiscard]] Owner owner() const { return {OwnerKind::kLocal, id}; }
+  [[nodiscard]] const Owner& owner() const { return holder; }
+  [[nodiscard]] bool local() const { return holder.kind == OwnerKind::kLocal; }
   [[nodiscard]] bool whole() const { return !slices.empty() && slices.front().whole; }
   /// Index of the card in `slices`; nullopt when it has nothing there.
   [[nodiscard]] std::optional<std::size_t> card_index(const CardId& card) const;
@@ -50,9 +56,8 @@ struct LiveSlice {
   [[nodiscard]] double grown_percent(std::vector<std::uint64_t> Sample::*counter, std::size_t index) const;
 };
 
-inline constexpr char kPart[] = "main";
-
-/// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py".
+/// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py"; what came through a
+/// door of Kubernetes also names its owner: "keep=1 uid=0 owner=claim/<UID> part=<part> name=…".
 [[nodiscard]] std::string note_of(const LiveSlice& slice);
 /// Reads it back; what is missing keeps its default.
 void read_note(const std::string& text, LiveSlice* slice);

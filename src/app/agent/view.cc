@@ -45,13 +45,14 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
                      const Processes& processes) {
   SliceView view;
   view.id = slice.id;
-  view.kind = slice.keep ? "device" : "run";
+  view.kind = !slice.local() ? std::string(to_string(slice.holder.kind)) : slice.keep ? "device" : "run";
   view.name = slice.name;
   view.uid = slice.uid;
   view.whole = slice.whole();
   view.share = slice.slices.front().share;
   view.priority = slice.slices.front().priority;
   view.state = !slice.remark.empty() ? slice.remark : slice.keep || slice.joined ? "running" : "starting";
+  if (slice.ending) view.state = "ending";
   for (std::size_t i = 0; i < slice.slices.size(); ++i) {
     SliceCardView card;
     card.card = slice.slices[i].card.str();

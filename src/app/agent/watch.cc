@@ -73,8 +73,10 @@ void Agent::look_at_pages() {
 
 void Agent::watch() {
   // After a driver that was away (or replaced) the cards may be others.
-  if (inventory_stale_ || world_.gpu.state() != GpuState::kOk)
+  if (inventory_stale_ || world_.gpu.state() != GpuState::kOk) {
     inventory_stale_ = !adopt_inventory().has_value();
+    if (!inventory_stale_) publish_devices();
+  }
   auto usage = world_.gpu.usage();
   note_gpu_state();
   // After the driver's list: whoever is on a card said hello before, so he is in the pages' list.

@@ -7,20 +7,11 @@
 #include <vector>
 
 #include "app/agent/agent.h"
+#include "app/agent/testing/fake_cgroups.h"
 
-// The world in memory. `die` throws at the n-th step that touches it, as kill -9 would: what was done stays.
+// The world in memory. `die` throws at the n-th step that touches it, as kill -9 would: what was
+// done stays.
 namespace carve::fakes {
-
-struct Killed {};
-
-/// Counts steps that change the world, and dies at one of them.
-struct Fate {
-  int step = 0;
-  int die_at = 0;  // 0: never
-  void before() {
-    if (++step == die_at) throw Killed{};
-  }
-};
 
 class FakeGpu final : public Gpu {
  public:
@@ -54,7 +45,9 @@ class FakeGpu final : public Gpu {
     return all;
   }
   [[nodiscard]] GpuState state() const override { return now_state; }
-  [[nodiscard]] std::string reason() const override { return now_state == GpuState::kOk ? "" : "no driver"; }
+  [[nodiscard]] std::string reason() const override {
+    return now_state == GpuState::kOk ? "" : "no driver";
+  }
   GpuInventory listed;
   GpuState now_state = GpuState::kOk;
   std::map<std::string, std::vector<GpuProcess>> processes;
@@ -81,7 +74,8 @@ class FakePages final : public Pages {
     for (const auto& [id, order] : orders) {
       PageSlice slice;
       slice.id = id;
-      for (const auto& card : order.slices) slice.cards.push_back({card.card, Bytes(), busy_ns[id], 0, 0});
+      for (const auto& card : order.slices)
+        slice.cards.push_back({card.card, Bytes(), busy_ns[id], 0, 0});
       for (const auto pid : hellos[id]) slice.processes.push_back({pid});
       all.push_back(slice);
     }
@@ -96,61 +90,6 @@ class FakePages final : public Pages {
   std::map<std::string, std::set<std::int32_t>> hellos;
   std::map<std::string, std::uint64_t> busy_ns;
   std::map<std::string, Bytes> overheads;
-
- private:
-  Fate& fate_;
-};
-
-class FakeCgroups final : public Cgroups {
- public:
-  explicit FakeCgroups(Fate& fate) : fate_(fate) {}
-  Result<void> create(const std::string& id) override {
-    fate_.before();
-    groups[id];
-    return {};
-  }
-  Result<void> join(const std::string& id, std::int32_t pid) override {
-    fate_.before();
-    groups.at(id).insert(pid);
-    return {};
-  }
-  Result<bool> populated(const std::string& id) override {
-    const auto found = groups.find(id);
-    if (found == groups.end()) return fail(Code::kNotFound, "no cgroup");
-    return !found->second.empty();
-  }
-  Result<std::vector<std::int32_t>> pids(const std::string& id) override {
-    return std::vector<std::int32_t>(groups[id].begin(), groups[id].end());
-  }
-  Result<void> freeze(const std::string& id, bool on) override {
-    if (on) frozen.insert(id);
-    if (!on) frozen.erase(id);
-    return {};
-  }
-  Result<void> kill(const std::string& id) override {
-    groups[id].clear();
-    return {};
-  }
-  Result<void> remove(const std::string& id) override {
-    fate_.before();
-    groups.erase(id);
-    return {};
-  }
-  Result<std::vector<std::string>> list() override {
-    std::vector<std::string> ids;
-    for (const auto& [id, members] : groups) ids.push_back(id);
-    return ids;
-  }
-  void wait_change(std::chrono::milliseconds) override {}
-  void wake() override {}
-  [[nodiscard]] std::string slice_of(std::int32_t pid) const override {
-    for (const auto& [id, members] : groups) {
-      if (members.count(pid) != 0) return id;
-    }
-    return {};
-  }
-  std::map<std::string, std::set<std::int32_t>> groups;
-  std::set<std::string> frozen;
 
  private:
   Fate& fate_;
@@ -191,9 +130,13 @@ class FakeDevices final : public SliceDevices {
 class FakeProcesses final : public Processes {
  public:
   [[nodiscard]] std::string command(std::int32_t) const override { return "job"; }
-  [[nodiscard]] std::string slice_seen_by(std::int32_t) const override { return {}; }
+  [[nodiscard]] std::string slice_seen_by(std::int32_t pid) const override {
+    const auto found = sees.find(pid);
+    return found != sees.end() ? found->second : std::string();
+  }
   void kill(std::int32_t pid) override { killed.insert(pid); }
   std::set<std::int32_t> killed;
+  std::map<std::int32_t, std::string> sees;  // the slice in whose container the process is
 };
 
 }  // namespace carve::fakes

@@ -26,13 +26,15 @@ struct Machine {
     config.slices_folder = "/run/carve/slices";
     config.access = access;
     config.arbiter_settles = std::chrono::seconds(0);
+    config.last_process = std::chrono::seconds(0);
     auto agent = std::make_unique<Agent>(
         config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, {}});
     const auto restored = agent->restore();
     if (!restored) return nullptr;
     return agent;
   }
-  /// What all views must agree on: the slices that the ledger holds are those whose cgroup has processes.
+  /// What all views must agree on: the slices that the ledger holds are those whose cgroup has
+  /// processes.
   [[nodiscard]] std::set<std::string> running() const {
     std::set<std::string> ids;
     for (const auto& [id, members] : cgroups.groups) {

@@ -1,0 +1,299 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "app/agent/agent.h"
+
+// What the doors of Kubernetes ask: somebody else has decided, this node carries it out or says why
+// not.
+namespace carve {
+namespace {
+
+constexpr char kDevicePrefix[] = "carve.elasticgpu.io/slice=";
+constexpr char kDeviceCounter[] = "device";
+// Names are reserved in the journal so many at a time: one sync for a burst of pod starts.
+constexpr std::uint64_t kPromisesPerSync = 256;
+constexpr std::chrono::milliseconds kLookAgain{25};
+
+/// The request as a slice folder without a name yet.
+///   errors  kInvalidArgument: no slice, or of two owners or parts, or a card twice, or not this
+///   node's business
+Result<LiveSlice> slice_of(const PrepareRequest& request) {
+  LiveSlice slice;
+  if (request.slices.empty())
+    return fail(Code::kInvalidArgument, "slices: none; a part holds at least one card");
+  slice.holder = request.slices.front().owner;
+  slice.part = request.slices.front().part;
+  slice.keep = true;
+  slice.name = plain_name(request.label);
+  if (slice.local())
+    return fail(Code::kInvalidArgument, "owner: a pod or a claim is prepared, local is not");
+  for (const auto& held : request.slices) {
+    if (held.owner != slice.holder || held.part != slice.part) {
+      return fail(Code::kInvalidArgument,
+                  "slices: of two owners or parts; each part is prepared by itself");
+    }
+  }
+  CARVE_TRY(const auto record, record_of(0, request.slices));
+  CARVE_TRY_VOID(joined(validate(record)));
+  slice.slices = request.slices;
+  std::sort(slice.slices.begin(), slice.slices.end(),
+            [](const Slice& a, const Slice& b) { return a.card < b.card; });
+  return slice;
+}
+
+}  // namespace
+
+Result<std::string> Agent::next_device_id() {
+  if (next_promise_ >= promised_until_) {
+    const auto& counters = world_.journal.state().counters;
+    const auto found = counters.find(kDeviceCounter);
+    const std::uint64_t base = found != counters.end() ? found->second : 0;
+    CARVE_TRY_VOID(world_.journal.append({SetCounter{kDeviceCounter, base + kPromisesPerSync}}));
+    next_promise_ = base;
+    promised_until_ = base + kPromisesPerSync;
+  }
+  // The run's own number keeps names apart even where the state folder was lost.
+  return fmt::format("s-{:06x}-{}", run_number_ & 0xFFFFFFU, next_promise_++);
+}
+
+Result<std::string> Agent::promise_device() {
+  const std::lock_guard commit(commit_);
+  CARVE_TRY(const auto id, next_device_id());
+  return kDevicePrefix + id;
+}
+
+Result<std::string> Agent::device_id_for(const PrepareRequest& request) {
+  if (request.device.empty()) return next_device_id();
+  if (request.device.rfind(kDevicePrefix, 0) != 0) {
+    return fail(Code::kInvalidArgument,
+                "device: " + request.device + " was not promised by this agent");
+  }
+  return request.device.substr(sizeof(kDevicePrefix) - 1);
+}
+
+const LiveSlice* Agent::part_of(const Owner& owner, const std::string& part) const {
+  for (const auto& [id, slice] : slices_) {
+    if (slice.holder == owner && slice.part == part) return &slice;
+  }
+  return nullptr;
+}
+
+Result<Prepared> Agent::prepare(const PrepareRequest& request) {
+  CARVE_TRY(auto wanted, slice_of(request));
+  const std::lock_guard commit(commit_);
+  std::optional<LiveSlice> there;
+  {
+    const std::lock_guard lock(state_);
+    if (const LiveSlice* found = part_of(wanted.holder, wanted.part)) there = *found;
+  }
+  if (there && (request.device.empty() || request.device == kDevicePrefix + there->id)) {
+    return prepare_again(*there, wanted);
+  }
+  if (there) {
+    // The kubelet was promised another name: it has forgotten the first one, as after a reboot.
+    CARVE_TRY(const auto alive, processes_in({there->id}));
+    if (!alive.empty()) {
+      return fail(Code::kFailedPrecondition,
+                  fmt::format("part {}: process {} of the container before still runs", wanted.part,
+                              *alive.begin()));
+    }
+    finish(there->id, "prepared under another name");
+  }
+  CARVE_TRY(wanted.id, device_id_for(request));
+  return prepare_new(std::move(wanted));
+}
+
+Result<Prepared> Agent::prepare_again(const LiveSlice& there, const LiveSlice& wanted) {
+  if (there.slices != wanted.slices) {
+    return fail(
+        Code::kAlreadyExists,
+        fmt::format("part {} holds something else on this node (slice {}); it must end first",
+                    there.part, there.id));
+  }
+  if (there.ending) {
+    return fail(Code::kAborted,
+                fmt::format("part {}: its slice {} is ending; try again", there.part, there.id));
+  }
+  SliceDevice device;
+  {
+    const std::lock_guard lock(state_);
+    device = device_of(there);
+  }
+  if (!there.whole() && put_.count(there.id) == 0) {
+    PageOrder order;
+    {
+      const std::lock_guard lock(state_);
+      order = order_of(there);
+    }
+    CARVE_TRY_VOID(world_.pages.put(order));
+    put_.insert(there.id);
+  }
+  CARVE_TRY_VOID(world_.devices.publish(device));
+  return Prepared{kDevicePrefix + there.id};
+}
+
+Result<Prepared> Agent::prepare_new(LiveSlice slice) {
+  std::vector<Slice> all;  // of the owner: the record replaces what stood there
+  std::vector<Slice> before;
+  {
+    const std::lock_guard lock(state_);
+    if (slices_.count(slice.id) != 0) {
+      return fail(Code::kAlreadyExists, "device: " + slice.id + " is another part's");
+    }
+    if (!slice.whole() && !config_.library_error.empty()) {
+      return fail(Code::kFailedPrecondition, "no fractions can be given: " + config_.library_error);
+    }
+    for (const auto& held : slice.slices) {
+      if (ledger_.find(held.card) == nullptr) {
+        return fail(Code::kNotFound,
+                    fmt::format("card {}: not on this node (the driver is {}: {})", held.card.str(),
+                                to_string(world_.gpu.state()), world_.gpu.reason()));
+      }
+    }
+    for (const auto& [id, other] : slices_) {
+      if (other.holder == slice.holder)
+        before.insert(before.end(), other.slices.begin(), other.slices.end());
+    }
+    CARVE_TRY_VOID(ledger_.add(slice.slices));
+    slice.made = world_.clock.now();
+  }
+  all = before;
+  all.insert(all.end(), slice.slices.begin(), slice.slices.end());
+  Result<void> done;
+  if (auto record = record_of(0, all); !record) {
+    done = tl::unexpected(record.error());
+  } else {
+    done = world_.journal.append({PutRecord{*record}, PutNote{slice.id, note_of(slice)}});
+    if (done) done = bring_up(slice);
+    if (!done && world_.journal.state().notes.count(slice.id) != 0) {
+      // It stands in the journal and does not exist: taken out again, or at the next start.
+      static_cast<void>(world_.journal.append(events_without(slice)));
+    }
+  }
+  const std::lock_guard lock(state_);
+  if (!done) {
+    static_cast<void>(ledger_.remove(slice.holder, slice.part));
+    return tl::unexpected(done.error());
+  }
+  journal_error_.clear();
+  Prepared prepared{kDevicePrefix + slice.id};
+  slices_.emplace(slice.id, std::move(slice));
+  return prepared;
+}
+
+std::vector<JournalEvent> Agent::events_without(const LiveSlice& slice) const {
+  std::vector<Slice> rest;
+  {
+    const std::lock_guard lock(state_);
+    for (const auto& [id, other] : slices_) {
+      if (other.holder == slice.holder && id != slice.id) {
+        rest.insert(rest.end(), other.slices.begin(), other.slices.end());
+      }
+    }
+  }
+  std::vector<JournalEvent> events;
+  if (const auto record = record_of(0, rest); record) {
+    events.emplace_back(PutRecord{*record});
+  } else {
+    events.emplace_back(DropOwner{slice.holder});
+  }
+  events.emplace_back(PutNote{slice.id, ""});
+  return events;
+}
+
+Result<std::set<std::int32_t>> Agent::processes_in(const std::set<std::string>& ids) {
+  std::set<std::int32_t> alive;
+  bool fractions = false;
+  {
+    const std::lock_guard lock(state_);
+    for (const auto& id : ids)
+      fractions = fractions || (slices_.count(id) != 0 && !slices_.at(id).whole());
+  }
+  // Who said hello is known by the kernel's word until he is gone, with the driver away too.
+  if (fractions) {
+    CARVE_TRY(const auto pages, world_.pages.list());
+    for (const auto& slice : pages) {
+      if (ids.count(slice.id) == 0) continue;
+      for (const auto& process : slice.processes) alive.insert(process.pid);
+    }
+  }
+  if (world_.gpu.state() != GpuState::kOk) return alive;
+  if (const auto usage = world_.gpu.usage()) {
+    for (const auto& seen : sightings_of(*usage)) {
+      if (ids.count(seen.slice) != 0) alive.insert(seen.process.pid);
+    }
+  }
+  return alive;
+}
+
+Result<void> Agent::end_owner(const Owner& owner) {
+  std::set<std::string> ids;
+  {
+    const std::lock_guard lock(state_);
+    for (auto& [id, slice] : slices_) {
+      if (slice.holder != owner) continue;
+      slice.ending = true;
+      ids.insert(id);
+    }
+  }
+  if (ids.empty()) return {};
+  for (const auto& id : ids) CARVE_TRY_VOID(world_.devices.withdraw(id));
+  CARVE_TRY(const auto alive, processes_in(ids));
+  if (!alive.empty()) {
+    return fail(Code::kFailedPrecondition,
+                fmt::format("{} process{} of the container still run{} on its cards, "
+                            "the first is {}; the slice is freed when they are gone",
+                            alive.size(), alive.size() == 1 ? "" : "es",
+                            alive.size() == 1 ? "s" : "", *alive.begin()));
+  }
+  for (const auto& id : ids) finish(id, "unprepared");
+  const std::lock_guard lock(state_);
+  for (const auto& id : ids) {
+    if (slices_.count(id) != 0) return fail(Code::kUnavailable, "journal: " + journal_error_);
+  }
+  return {};
+}
+
+Result<void> Agent::unprepare(const Owner& owner) {
+  const auto start = world_.clock.now();
+  for (;;) {
+    Result<void> ended;
+    {
+      const std::lock_guard commit(commit_);
+      ended = end_owner(owner);
+    }
+    // The last process may be on its way out: the kubelet would come back only seconds later.
+    if (ended || ended.error().code != Code::kFailedPrecondition) return ended;
+    if (world_.clock.now() - start >= config_.last_process) return ended;
+    std::unique_lock lock(state_);
+    freed_.wait_for(lock, kLookAgain);
+  }
+}
+
+std::vector<Slice> Agent::held() const {
+  std::vector<Slice> held;
+  const std::lock_guard lock(state_);
+  for (const auto& [id, slice] : slices_) {
+    if (!slice.local()) held.insert(held.end(), slice.slices.begin(), slice.slices.end());
+  }
+  return held;
+}
+
+GpuInventory Agent::cards() const {
+  const std::lock_guard lock(state_);
+  GpuInventory seen = inventory_;
+  for (const auto& state : ledger_.cards()) {
+    const auto known = std::find_if(seen.cards.begin(), seen.cards.end(),
+                                    [&](const Card& card) { return card.id == state.card.id; });
+    if (known != seen.cards.end()) {
+      known->health = state.card.health;
+      continue;
+    }
+    seen.cards.push_back(state.card);
+    seen.pci_bus_ids.emplace_back();
+  }
+  return seen;
+}
+
+}  // namespace carve

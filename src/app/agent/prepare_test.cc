@@ -1,0 +1,264 @@
+#include <gtest/gtest.h>
+
+#include "app/agent/agent.h"
+#include "app/agent/testing/machine.h"
+
+namespace carve {
+namespace {
+
+using fakes::Killed;
+using fakes::Machine;
+
+const Owner kClaim{OwnerKind::kClaim, "c1a1-0001"};
+
+Slice share(const Owner& owner, const std::string& part, int card, std::uint64_t gib, std::uint32_t compute) {
+  Slice slice;
+  slice.owner = owner;
+  slice.part = part;
+  slice.card = CardId("GPU-" + std::to_string(card));
+  slice.memory = Bytes::gib(gib);
+  slice.compute = CoreShare(compute);
+  return slice;
+}
+
+PrepareRequest part(const Owner& owner, const std::string& name, std::uint64_t gib = 4, std::uint32_t compute = 30) {
+  return {{share(owner, name, 0, gib, compute)}, "", "default/pod/" + name};
+}
+
+std::string id_of(const Prepared& prepared) { return prepared.device.substr(prepared.device.find('=') + 1); }
+
+Bytes set_aside(Agent& agent, std::size_t card) { return agent.view({})->cards.at(card).set_aside; }
+
+TEST(Prepare, APartBecomesASliceAndEndsWithItsOwner) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto prepared = agent->prepare(part(kClaim, "gpu"));
+  ASSERT_TRUE(prepared) << prepared.error().what;
+  const std::string id = id_of(*prepared);
+  EXPECT_EQ(machine.pages.orders.at(id).slices.at(0).memory, Bytes::gib(4));
+  EXPECT_EQ(machine.devices.published.count(id), 1U);
+  EXPECT_EQ(agent->held().size(), 1U);
+  EXPECT_EQ(agent->view({})->slices.at(0).kind, "claim");
+  agent->reap();  // it has no cgroup, and lives
+  ASSERT_TRUE(agent->unprepare(kClaim));
+  EXPECT_TRUE(agent->held().empty());
+  EXPECT_TRUE(machine.pages.orders.empty());
+  EXPECT_TRUE(machine.devices.published.empty());
+  EXPECT_TRUE(machine.journal.state().records.empty());
+  EXPECT_TRUE(machine.journal.state().notes.empty());
+  EXPECT_EQ(set_aside(*agent, 0), Bytes());
+  EXPECT_TRUE(agent->unprepare(kClaim));  // again: nothing to do
+}
+
+TEST(Prepare, TheSameAgainIsTheSameAnswer) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto first = agent->prepare(part(kClaim, "gpu"));
+  const auto again = agent->prepare(part(kClaim, "gpu"));
+  ASSERT_TRUE(first && again);
+  EXPECT_EQ(first->device, again->device);
+  EXPECT_EQ(set_aside(*agent, 0), Bytes::gib(4));
+  const auto other = agent->prepare(part(kClaim, "gpu", 8));
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, Code::kAlreadyExists);
+}
+
+TEST(Prepare, PartsOfOneOwnerStandInOneRecord) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto a = agent->prepare(part(kClaim, "a"));
+  const auto b = agent->prepare(part(kClaim, "b", 8, 50));
+  ASSERT_TRUE(a && b);
+  EXPECT_NE(a->device, b->device);
+  EXPECT_EQ(machine.journal.state().records.at(kClaim).parts.size(), 2U);
+  agent.reset();
+  agent = machine.start();
+  EXPECT_EQ(agent->held().size(), 2U);
+  EXPECT_EQ(agent->prepare(part(kClaim, "a"))->device, a->device);
+  EXPECT_EQ(agent->prepare(part(kClaim, "b", 8, 50))->device, b->device);
+  ASSERT_TRUE(agent->unprepare(kClaim));
+  EXPECT_TRUE(machine.journal.state().records.empty());
+}
+
+TEST(Prepare, WhatDoesNotFitIsRefusedAndNothingStays) {
+  Machine machine;
+  auto agent = machine.start();
+  ASSERT_TRUE(agent->prepare(part(kClaim, "gpu", 100, 80)));
+  const Owner second{OwnerKind::kClaim, "c1a1-0002"};
+  const auto refused = agent->prepare(part(second, "gpu", 10, 30));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted) << refused.error().what;
+  PrepareRequest nowhere = part(second, "gpu", 1, 1);
+  nowhere.slices[0].card = CardId("GPU-9");
+  EXPECT_EQ(agent->prepare(nowhere).error().code, Code::kNotFound);
+  machine.pages.away = true;
+  EXPECT_EQ(agent->prepare(part(second, "gpu", 1, 1)).error().code, Code::kUnavailable);
+  machine.pages.away = false;
+  machine.journal.full = true;
+  EXPECT_FALSE(agent->prepare(part(second, "gpu", 1, 1)));
+  machine.journal.full = false;
+  EXPECT_EQ(agent->held().size(), 1U);
+  EXPECT_EQ(machine.journal.state().records.size(), 1U);
+  EXPECT_EQ(machine.journal.state().notes.size(), 1U);
+  EXPECT_EQ(machine.pages.orders.size(), 1U);
+}
+
+TEST(Prepare, NonsenseIsRefused) {
+  Machine machine;
+  auto agent = machine.start();
+  EXPECT_EQ(agent->prepare({}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(agent->prepare(part({OwnerKind::kLocal, "x"}, "gpu")).error().code, Code::kInvalidArgument);
+  auto two = part(kClaim, "a");
+  two.slices.push_back(share(kClaim, "b", 1, 4, 30));
+  EXPECT_EQ(agent->prepare(two).error().code, Code::kInvalidArgument);
+  auto twice = part(kClaim, "a");
+  twice.slices.push_back(twice.slices[0]);
+  EXPECT_EQ(agent->prepare(twice).error().code, Code::kInvalidArgument);
+  auto foreign = part(kClaim, "a");
+  foreign.device = "nvidia.com/gpu=all";
+  EXPECT_EQ(agent->prepare(foreign).error().code, Code::kInvalidArgument);
+}
+
+TEST(Prepare, APromisedNameIsNeverAnothers) {
+  Machine machine;
+  auto agent = machine.start();
+  std::set<std::string> names;
+  for (int i = 0; i < 600; ++i) names.insert(*agent->promise_device());
+  agent.reset();
+  agent = machine.start();
+  for (int i = 0; i < 600; ++i) names.insert(*agent->promise_device());
+  EXPECT_EQ(names.size(), 1200U);
+  auto request = part({OwnerKind::kPod, "pod-1"}, "main");
+  request.device = *agent->promise_device();
+  EXPECT_EQ(agent->prepare(request)->device, request.device);
+  auto other = part({OwnerKind::kPod, "pod-2"}, "main");
+  other.device = request.device;
+  EXPECT_EQ(agent->prepare(other).error().code, Code::kAlreadyExists);
+}
+
+TEST(Prepare, AForgottenNameGivesWayToTheNewOneWhenNobodyRuns) {
+  Machine machine;
+  auto agent = machine.start();
+  auto request = part({OwnerKind::kPod, "pod-1"}, "main");
+  request.device = *agent->promise_device();
+  const auto first = agent->prepare(request);
+  machine.pages.hellos[id_of(*first)] = {77};
+  request.device = *agent->promise_device();
+  EXPECT_EQ(agent->prepare(request).error().code, Code::kFailedPrecondition);
+  machine.pages.hellos.clear();
+  const auto second = agent->prepare(request);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->device, request.device);
+  EXPECT_EQ(machine.devices.published, std::set<std::string>{id_of(*second)});
+  EXPECT_EQ(agent->held().size(), 1U);
+}
+
+TEST(Prepare, ASliceIsFreedOnlyWhenItsProcessesAreGone) {
+  Machine machine;
+  auto agent = machine.start();
+  const std::string id = id_of(*agent->prepare(part(kClaim, "gpu")));
+  machine.pages.hellos[id] = {77};
+  const auto still = agent->unprepare(kClaim);
+  ASSERT_FALSE(still);
+  EXPECT_EQ(still.error().code, Code::kFailedPrecondition);
+  EXPECT_NE(still.error().what.find("77"), std::string::npos);
+  EXPECT_EQ(set_aside(*agent, 0), Bytes::gib(4));
+  EXPECT_TRUE(machine.devices.published.empty());  // nothing more starts with it
+  EXPECT_EQ(agent->prepare(part(kClaim, "gpu")).error().code, Code::kAborted);
+  // Gone from the pages, but the driver still knows one that never said hello.
+  machine.pages.hellos.clear();
+  machine.processes.sees[78] = id;
+  machine.gpu.processes["GPU-0"] = {{78, Bytes::gib(1), 0}};
+  EXPECT_FALSE(agent->unprepare(kClaim));
+  machine.gpu.processes.clear();
+  EXPECT_TRUE(agent->unprepare(kClaim));
+  EXPECT_EQ(set_aside(*agent, 0), Bytes());
+}
+
+TEST(Prepare, EndingNeedsNoDriver) {
+  Machine machine;
+  auto agent = machine.start();
+  ASSERT_TRUE(agent->prepare(part(kClaim, "gpu")));
+  machine.gpu.now_state = GpuState::kHanging;
+  agent.reset();
+  agent = machine.start();
+  ASSERT_EQ(agent->held().size(), 1U);
+  EXPECT_EQ(agent->cards().cards.size(), 1U);  // the held card's stand-in
+  EXPECT_FALSE(agent->cards().cards[0].health.ok);
+  EXPECT_TRUE(agent->unprepare(kClaim));
+  EXPECT_TRUE(machine.journal.state().records.empty());
+}
+
+TEST(Prepare, AfterARebootEverySliceIsThereAgain) {
+  Machine machine;
+  auto agent = machine.start();
+  const std::string id = id_of(*agent->prepare(part(kClaim, "gpu")));
+  agent.reset();
+  machine.devices.published.clear();  // /run is empty
+  machine.pages.orders.clear();
+  machine.gpu.now_state = GpuState::kHanging;  // and the driver is late
+  agent = machine.start();
+  EXPECT_TRUE(machine.devices.published.empty());
+  machine.gpu.now_state = GpuState::kOk;
+  agent->watch();
+  EXPECT_EQ(machine.devices.published, std::set<std::string>{id});
+  EXPECT_EQ(machine.pages.orders.count(id), 1U);
+  EXPECT_EQ(agent->prepare(part(kClaim, "gpu"))->device, "carve.elasticgpu.io/slice=" + id);
+}
+
+TEST(Prepare, OnANodeOfKubernetesNobodyElseGivesItsCards) {
+  Machine machine;
+  auto agent = machine.start();
+  const std::string id = id_of(*agent->prepare(part(kClaim, "gpu")));
+  const auto refused = agent->release(fakes::root(), id, true);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(agent->held().size(), 1U);
+}
+
+/// A history of two claims; throws at the step that the fate chose.
+void live(Agent& agent) {
+  static_cast<void>(agent.prepare(part(kClaim, "a")));
+  static_cast<void>(agent.prepare(part(kClaim, "b", 8, 50)));
+  static_cast<void>(agent.prepare(part({OwnerKind::kPod, "pod-1"}, "main", 2, 10)));
+  static_cast<void>(agent.unprepare(kClaim));
+}
+
+TEST(Prepare, KilledAtAnyStepTheKubeletsNextCallsBringItToOneStory) {
+  int steps = 0;
+  {
+    Machine machine;
+    auto agent = machine.start();
+    live(*agent);
+    steps = machine.fate.step;
+  }
+  ASSERT_GT(steps, 8);
+  static std::vector<Agent*> corpses;
+  for (int die_at = 1; die_at <= steps; ++die_at) {
+    Machine machine;
+    auto agent = machine.start();
+    machine.fate.die_at = die_at;
+    EXPECT_THROW(live(*agent), Killed) << die_at;
+    machine.fate.die_at = 0;
+    corpses.push_back(agent.release());
+    auto next = machine.start();
+    ASSERT_TRUE(next) << die_at;
+    next->watch();
+    // Whatever stood half-done: ledger, journal, pages and devices tell the same.
+    EXPECT_EQ(next->held().size(), slices_of(machine.journal.state()).size()) << die_at;
+    EXPECT_EQ(machine.pages.orders.size(), next->held().size()) << die_at;
+    EXPECT_EQ(machine.devices.published.size(), next->held().size()) << die_at;
+    live(*next);  // as the kubelet does: the same calls again
+    ASSERT_EQ(next->held().size(), 1U) << die_at;
+    EXPECT_EQ(next->held()[0].owner.uid, "pod-1");
+    EXPECT_EQ(machine.journal.state().records.size(), 1U);
+    EXPECT_EQ(machine.journal.state().notes.size(), 1U);
+    EXPECT_EQ(machine.pages.orders.size(), 1U);
+    EXPECT_EQ(machine.devices.published.size(), 1U);
+    EXPECT_EQ(set_aside(*next, 0), Bytes::gib(2));
+  }
+  std::printf("killed at each of %d steps\n", steps);
+}
+
+}  // namespace
+}  // namespace carve
