@@ -76,6 +76,7 @@ struct KubeletServer::Impl {
   std::optional<UnixListener> slot_listener;
   Monotonic::time_point next_health{};
   Monotonic::time_point next_register{};
+  Monotonic::time_point next_registry{};
   Monotonic::duration retry = kRetryFirst;
 
   std::atomic<bool> registering{false};
@@ -104,9 +105,12 @@ void KubeletServer::Impl::tend_dra() {
     plugin_socket.emplace(std::move(*made));
   }
   // A refusal in the kubelet's later steps is not tried again until the socket is a new one.
-  if (refused.exchange(false) && registry_socket) registry_socket.reset();
+  if (refused.exchange(false) && registry_socket) {
+    registry_socket.reset();
+    next_registry = now + kRetryMost;
+  }
   if (!registry_socket || !registry_socket->in_place()) {
-    if (now < next_register) return;
+    if (now < next_registry) return;
     auto made = UnixListener::open(registry_path());
     if (!made) return note_error(made.error().what);
     registry_socket.emplace(std::move(*made));

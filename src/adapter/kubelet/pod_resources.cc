@@ -30,9 +30,7 @@ struct KubeletAsked::Impl {
 
   Result<void> connect() {
     const auto identity = file_identity(socket);
-    if (channel && identity == connected_to && channel->GetState(false) != GRPC_CHANNEL_SHUTDOWN &&
-        channel->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE)
-      return {};
+    if (channel && identity == connected_to) return {};
     CARVE_TRY(Fd fd, connect_unix(socket));
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
@@ -54,13 +52,20 @@ KubeletAsked::~KubeletAsked() = default;
 
 Result<std::vector<SlotHolder>> KubeletAsked::holders(const std::string& resource) {
   const std::lock_guard lock(impl_->mutex);
-  CARVE_TRY_VOID(impl_->connect());
   v1::ListPodResourcesResponse answer;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kDeadline);
-  const auto status = v1::PodResourcesLister::NewStub(impl_->channel)->List(&context, {}, &answer);
-  if (!status.ok()) {
+  grpc::Status status;
+  // A connection that the other side gave up in the meantime shows at its first use: the second is a new one.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const bool fresh = impl_->channel == nullptr;
+    CARVE_TRY_VOID(impl_->connect());
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kDeadline);
+    status = v1::PodResourcesLister::NewStub(impl_->channel)->List(&context, {}, &answer);
+    if (status.ok()) break;
     impl_->channel.reset();
+    if (fresh || status.error_code() != grpc::StatusCode::UNAVAILABLE) break;
+  }
+  if (!status.ok()) {
     return fail(static_cast<Code>(status.error_code()), "PodResources: " + status.error_message());
   }
   std::vector<SlotHolder> holders;

@@ -15,6 +15,7 @@ using std::chrono::seconds;
 
 constexpr auto kAskFirst = milliseconds(15);  // between questions; PodResources allows a hundred a second
 constexpr auto kAskMost = milliseconds(400);
+constexpr auto kYoung = milliseconds(300);
 constexpr auto kForgotten = seconds(60);  // slots that nobody holds: the pod was refused for another reason
 constexpr auto kUnseenPod = seconds(10);  // after the first full list: held, but neither here nor there
 constexpr auto kEndAgain = milliseconds(200);
@@ -109,11 +110,16 @@ void SlotDoor::identify() {
   const auto now = world_.clock.now();
   if (!need && !unknown_waiter) {
     ask_pause_ = kAskFirst;
+    next_ask_ = now;
     return;
   }
   if (now < next_ask_) return;
+  // Somebody's container is being built right now; what waits for longer is asked for less often.
+  const bool young = std::any_of(open.begin(), open.end(), [&](const Binding& one) {
+    return one.kubelet_uid.empty() && now - one.since < kYoung;
+  });
+  ask_pause_ = young ? Clock::Duration(kAskFirst) : std::min<Clock::Duration>(ask_pause_ * 2, kAskMost);
   next_ask_ = now + ask_pause_;
-  ask_pause_ = std::min<Clock::Duration>(std::max<Clock::Duration>(ask_pause_, kAskFirst) * 2, kAskMost);
   const auto entries = world_.kubelet.checkpoint(kSlotResource);
   std::map<std::string, const SlotEntry*> by_name;
   if (entries) {

@@ -1,0 +1,178 @@
+#include <gmock/gmock.h>
+#include <grpcpp/impl/codegen/client_unary_call.h>
+#include <sys/stat.h>
+
+#include "tests/integration/kubelet/doors_fixture.h"
+
+namespace carve::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Dra : DoorsTest {
+  Dra() : DoorsTest(4) {}
+  void api_has_claim(const std::string& uid, int on, const std::string& memory,
+                     const std::string& name = "c") {
+    kube.put(
+        "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/" + name,
+        fmt::format(
+            R"({{"metadata":{{"namespace":"ml","name":"{}","uid":"{}"}},"status":{{"allocation":{{"devices":)"
+            R"({{"results":[{{"request":"g","driver":"gpu.elasticgpu.io","pool":"n1","device":"{}",)"
+            R"("shareID":"s-{}","consumedCapacity":{{"memory":"{}","cores":"30"}}}}]}}}}}}}})",
+            name, uid, doors::device_name(card(on)), uid, memory));
+  }
+};
+
+TEST_F(Dra, RegistersAsTheKubeletExpects) {
+  start_agent();
+  const auto drivers = kubelet.find_drivers(1);
+  ASSERT_EQ(drivers.size(), 1U);
+  EXPECT_EQ(drivers[0].info.type(), "DRAPlugin");
+  EXPECT_EQ(drivers[0].info.name(), "gpu.elasticgpu.io");
+  EXPECT_THAT(drivers[0].info.supported_versions(),
+              ElementsAre("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"));
+  EXPECT_TRUE(
+      drivers[0].info.endpoint().starts_with(kubelet.folder() + "/plugins/gpu.elasticgpu.io/dra-uid-1"));
+  struct stat status = {};
+  ASSERT_EQ(::stat(drivers[0].info.endpoint().c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+}
+
+TEST_F(Dra, PreparesAndEndsOverARestart) {
+  start_agent();
+  auto driver = kubelet.find_drivers(1).at(0);
+  api_has_claim("u-1", 2, "4Gi");
+  const auto first = ScriptedKubelet::prepare(driver, "ml", "c", "u-1");
+  ASSERT_EQ(first.error(), "");
+  ASSERT_EQ(first.devices_size(), 1);
+  EXPECT_EQ(first.devices(0).share_id(), "s-u-1");
+  EXPECT_EQ(slices.behind(first.devices(0).cdi_device_ids(0)).at(0).card, card(2));
+  stop_agent();
+  EXPECT_FALSE(fs::exists(driver.registration_socket));  // the kubelet hears of it
+  start_agent();
+  driver = kubelet.find_drivers(1).at(0);
+  const auto again = ScriptedKubelet::prepare(driver, "ml", "c", "u-1");
+  EXPECT_EQ(again.SerializeAsString(), first.SerializeAsString());
+  kube.set_away(true);
+  slices.remove_cards();
+  EXPECT_EQ(ScriptedKubelet::unprepare(driver, "u-1"), "");
+  EXPECT_EQ(ScriptedKubelet::unprepare(driver, "u-1"), "");
+  EXPECT_TRUE(slices.held().empty());
+}
+
+TEST_F(Dra, TheOlderInterfaceToo) {
+  start_agent();
+  const auto driver = kubelet.find_drivers(1).at(0);
+  // Same messages but for share_id: the method's path is what differs.
+  grpc::ClientContext context;
+  const auto channel = driver.channel;
+  api_has_claim("u-1", 1, "4Gi");
+  dra::NodePrepareResourcesRequest request;
+  auto* claim = request.add_claims();
+  claim->set_namespace_("ml");
+  claim->set_name("c");
+  claim->set_uid("u-1");
+  dra::NodePrepareResourcesResponse response;
+  const grpc::internal::RpcMethod method(
+      "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin/NodePrepareResources",
+      grpc::internal::RpcMethod::NORMAL_RPC, channel);
+  const auto status =
+      grpc::internal::BlockingUnaryCall<dra::NodePrepareResourcesRequest, dra::NodePrepareResourcesResponse,
+                                        google::protobuf::MessageLite, google::protobuf::MessageLite>(
+          channel.get(), method, &context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.claims().at("u-1").devices_size(), 1);
+  EXPECT_FALSE(response.claims().at("u-1").devices(0).has_share_id());
+}
+
+TEST_F(Dra, AHundredClaimsAtOnceAndNoneOverTheCard) {
+  start_agent();
+  const auto driver = kubelet.find_drivers(1).at(0);
+  std::vector<std::jthread> threads;
+  std::atomic<int> granted{0};
+  std::atomic<int> refused{0};
+  for (int i = 0; i < 100; ++i) api_has_claim(fmt::format("u-{}", i), i % 4, "4Gi", fmt::format("c{}", i));
+  for (int t = 0; t < 10; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = t * 10; i < t * 10 + 10; ++i) {
+        const auto got =
+            ScriptedKubelet::prepare(driver, "ml", fmt::format("c{}", i), fmt::format("u-{}", i));
+        (got.error().empty() ? granted : refused)++;
+        if (!got.error().empty()) {
+          EXPECT_THAT(got.error(), HasSubstr("the card is full"));
+        }
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(granted, 80);  // 4 cards of 80 GiB, 4 GiB each: 20 per card
+  EXPECT_EQ(refused, 20);
+}
+
+TEST_F(Dra, ARefusedRegistrationIsTriedWithANewSocket) {
+  start_agent();
+  const auto refused = kubelet.find_drivers(1, false).at(0);
+  EXPECT_TRUE(eventually([&] { return !fs::exists(refused.registration_socket); }));
+  // Not at once: a kubelet that goes on refusing is not to be kept busy.
+  const auto again = kubelet.find_drivers(1).at(0);
+  EXPECT_GE(again.made - refused.made, 900'000'000U);
+  EXPECT_EQ(again.registration_socket, refused.registration_socket);
+}
+
+TEST_F(Dra, WipedSocketsComeBack) {
+  start_agent();
+  const auto driver = kubelet.find_drivers(1).at(0);
+  fs::remove(driver.registration_socket);
+  fs::remove(driver.info.endpoint());
+  EXPECT_EQ(kubelet.find_drivers(1).size(), 1U);
+  EXPECT_TRUE(eventually([&] { return fs::exists(driver.info.endpoint()); }));
+}
+
+TEST_F(Dra, TwoAgentsSideBySideWhileOneReplacesTheOther) {
+  start_agent();
+  auto with = options("uid-2");
+  with.slots = false;
+  auto second = run_agent(with);
+  const auto drivers = kubelet.find_drivers(2);
+  ASSERT_EQ(drivers.size(), 2U);
+  EXPECT_NE(drivers[0].info.endpoint(), drivers[1].info.endpoint());
+  stop_agent();
+  const auto left = kubelet.find_drivers(1);
+  ASSERT_EQ(left.size(), 1U);
+  api_has_claim("u-1", 0, "4Gi");
+  EXPECT_EQ(ScriptedKubelet::prepare(left[0], "ml", "c", "u-1").error(), "");
+}
+
+TEST_F(Dra, HealthIsStreamedAndEveryChangeSent) {
+  start_agent();
+  const auto driver = kubelet.find_drivers(1).at(0);
+  grpc::ClientContext context;
+  auto reader = v1alpha1::DRAResourceHealth::NewStub(driver.channel)->NodeWatchResources(&context, {});
+  v1alpha1::NodeWatchResourcesResponse now;
+  ASSERT_TRUE(reader->Read(&now));
+  EXPECT_EQ(now.devices_size(), 4);
+  EXPECT_EQ(now.devices(1).health(), v1alpha1::HEALTHY);
+  EXPECT_EQ(now.devices(1).device().pool_name(), "n1");
+  slices.set_health(1, {false, "XID 79"});
+  bool seen = false;
+  while (!seen && reader->Read(&now)) seen = now.devices(1).health() == v1alpha1::UNHEALTHY;
+  EXPECT_TRUE(seen);
+  EXPECT_EQ(now.devices(1).message(), "XID 79");
+  context.TryCancel();
+}
+
+TEST_F(Dra, ResourceSlicesAreWritten) {
+  start_agent();
+  EXPECT_TRUE(eventually([&] {
+    const auto writes = kube.writes();
+    return std::any_of(writes.begin(), writes.end(), [](const auto& write) {
+      return write.first == "create /apis/resource.k8s.io/v1/resourceslices" &&
+             write.second.find("\"count\"") == std::string::npos;
+    });
+  }));
+}
+
+}  // namespace
+}  // namespace carve::test

@@ -1,0 +1,168 @@
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <future>
+
+#include "tests/integration/kubelet/doors_fixture.h"
+
+namespace carve::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Healthy = std::map<std::string, bool>;
+
+std::size_t healthy_of(const Healthy& list) {
+  return static_cast<std::size_t>(
+      std::count_if(list.begin(), list.end(), [](const auto& one) { return one.second; }));
+}
+
+struct Slots : DoorsTest {};
+
+TEST_F(Slots, SixtyFourPerCardAndAListThatGrpcTakes) {
+  start_all();
+  EXPECT_TRUE(
+      kubelet.wait_list([](const Healthy& list) { return list.size() == 1024 && healthy_of(list) == 1024; }));
+  EXPECT_LT(kubelet.list_bytes(), 4U << 20U);
+}
+
+TEST_F(Slots, AgentFirstKubeletLater) {
+  start_agent();
+  kubelet.start();
+  EXPECT_LT(kubelet.list_after_start().count(), 1000);
+}
+
+TEST_F(Slots, WorstOfTwentyKubeletRestarts) {
+  start_all();
+  double worst = 0;
+  for (int i = 0; i < 20; ++i) {
+    kubelet.stop();
+    kubelet.start();
+    worst = std::max(worst, kubelet.list_after_start().count());
+    EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return healthy_of(list) == 1024; }));
+  }
+  RecordProperty("worst_ms", std::to_string(worst));
+  std::printf("from kubelet.sock to the full list: worst of 20 %.1f ms\n", worst);
+  EXPECT_LE(worst, 200);
+}
+
+TEST_F(Slots, AWipedSocketComesBack) {
+  start_all();
+  const auto socket = kubelet.device_plugins() + "/carve-slots.sock";
+  fs::remove(socket);
+  EXPECT_TRUE(eventually([&] { return fs::exists(socket); }));
+  // And the whole folder, as some installers do.
+  kubelet.stop();
+  fs::rename(kubelet.device_plugins(), kubelet.folder() + "/moved-away");
+  fs::create_directories(kubelet.device_plugins());
+  kubelet.start();
+  EXPECT_LT(kubelet.list_after_start().count(), 5000);
+}
+
+TEST_F(Slots, ADeadAgentsSocketIsTakenOver) {
+  const auto socket = kubelet.device_plugins() + "/carve-slots.sock";
+  { auto left = std::ofstream(socket); }
+  fs::remove(socket);
+  start_all();
+  stop_agent();
+  EXPECT_FALSE(fs::exists(socket));  // ours went with us
+  start_agent();
+  EXPECT_TRUE(eventually([&] { return fs::exists(socket); }));
+}
+
+TEST_F(Slots, AnUnhealthyCardTakesItsSlotsOutAndHeals) {
+  start_all();
+  auto a = pod("a", "u-a");
+  api_has(a, record(a, {0}));
+  kubelet.admit(&a);
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+  slices.set_health(3, {false, "XID 79"});
+  EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return healthy_of(list) == 1024 - 64; }));
+  EXPECT_TRUE(kubelet.wait_list([&](const Healthy& list) { return list.at(a.containers[0].ids[0]); }));
+  slices.set_health(3, {});
+  EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return healthy_of(list) == 1024; }));
+}
+
+TEST_F(Slots, TheSliceOfTheRecordAndItsEnd) {
+  start_all();
+  auto a = pod("a", "u-a", {"main", "side"});
+  api_has(a, record(a, {5, 7}));
+  kubelet.admit(&a);
+  for (const auto& container : a.containers) ASSERT_TRUE(kubelet.pre_start(container).ok());
+  EXPECT_EQ(behind(a.containers[0]), card(5));
+  EXPECT_EQ(behind(a.containers[1]), card(7));
+  EXPECT_EQ(slices.behind(a.containers[0].cdi)[0].memory, Bytes::gib(2));
+  // A container that starts again finds everything in place, also while the API server is away.
+  kube.set_away(true);
+  EXPECT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+  kube.set_away(false);
+  // Deleted, but a process lives on: the slice stays until that one is gone.
+  slices.busy = {{OwnerKind::kPod, "u-a"}};
+  api_deletes(a);
+  kubelet.forget(a);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(slices.held().size(), 2U);
+  slices.busy.clear();
+  EXPECT_TRUE(eventually([&] { return slices.held().empty(); }));
+}
+
+TEST_F(Slots, EagerBindingNeedsNoPreStart) {
+  start_all();
+  auto a = pod("a", "u-a");
+  api_has(a, record(a, {2}));
+  kubelet.admit(&a);
+  EXPECT_TRUE(eventually([&] { return behind(a.containers[0]) == card(2); }));
+}
+
+TEST_F(Slots, ByPodResourcesWhereTheCheckpointDoesNotTell) {
+  kubelet.write_checkpoint = false;
+  start_all();
+  auto a = pod("a", "u-a");
+  auto b = pod("b", "u-b");
+  api_has(a, record(a, {2}));
+  api_has(b, record(b, {9}));
+  kubelet.admit(&b);
+  kubelet.admit(&a);
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+  ASSERT_TRUE(kubelet.pre_start(b.containers[0]).ok());
+  EXPECT_EQ(behind(a.containers[0]), card(2));
+  EXPECT_EQ(behind(b.containers[0]), card(9));
+}
+
+TEST_F(Slots, WhatIsWrongWithARecordIsSaid) {
+  start_all();
+  struct Case {
+    std::string record;
+    const char* why;
+  };
+  auto base = pod("a", "u-0");
+  auto two = pod("a", "u-0", {"main", "other"});
+  int number = 0;
+  for (const auto& [text, why] :
+       std::vector<Case>{{"{}", "has no version"},
+                         {record(base, {0}, Bytes::gib(500), "u-case"), "the card is full"},
+                         {record(base, {0}, Bytes::gib(1), "u-other"), "is for pod u-other"}}) {
+    auto one = pod("a", text.find("u-case") != std::string::npos ? "u-case" : fmt::format("u-{}", ++number));
+    api_has(one, text);
+    kubelet.admit(&one);
+    auto asked = std::async(std::launch::async, [&] { return kubelet.pre_start(one.containers[0]); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    clock.jump(std::chrono::seconds(21));
+    const auto status = asked.get();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(status.error_message(), HasSubstr(why));
+    EXPECT_TRUE(slices.held().empty());
+    EXPECT_TRUE(eventually([&] {
+      const auto writes = kube.writes();
+      return std::any_of(writes.begin(), writes.end(), [&](const auto& write) {
+        return write.first == "create /api/v1/namespaces/ml/events" &&
+               write.second.find(why) != std::string::npos;
+      });
+    }));
+    api_deletes(one);
+    kubelet.forget(one);
+  }
+}
+
+}  // namespace
+}  // namespace carve::test
