@@ -10,7 +10,7 @@ constexpr unsigned kSeconds = 22;  // two windows of 10 s after the two that are
 class EveryScenario : public testing::TestWithParam<Scenario> {};
 
 TEST_P(EveryScenario, StaysWithinItsBoundsInEveryWindow) {
-  for (const std::uint64_t seed : {1, 2, 3}) {
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
     const Judgement got = judge(GetParam(), kSeconds, seed);
     EXPECT_LE(got.off_1s, GetParam().most_off_1s) << "seed " << seed;
     EXPECT_LE(got.off_10s, GetParam().most_off_10s) << "seed " << seed;

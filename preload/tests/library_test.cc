@@ -22,7 +22,6 @@ namespace carve::preload::testing {
 namespace {
 
 constexpr char kUuid[] = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
-constexpr char kDriver[] = "/usr/lib/carve/driver/libcuda.so.1";
 constexpr std::uint64_t kMiB = 1U << 20;
 
 constexpr const char* kHooked[] = {

@@ -13,7 +13,7 @@ import sys
 
 HEAD = '// Generated from {}; do not edit.\n#include "sim/export/proc_address.h"\n\n'
 STUB = ('extern "C" __attribute__((weak, visibility("default"))) int {0}() {{ return {1}; }}\n')
-OBJECT = ('extern "C" __attribute__((weak, visibility("default"))) alignas(8) char {0}[{1}] = {{}};\n')
+OBJECT = ('extern "C" {{ alignas(8) __attribute__((weak, visibility("default"))) char {0}[{1}] = {{}}; }}\n')
 NOT_SUPPORTED = {'cuda': 801, 'nvml': 3}
 
 

@@ -11,7 +11,7 @@ namespace carve::sim::nvml {
 namespace {
 
 // Levels of nvmlGpuTopologyLevel_t.
-constexpr unsigned kInternal = 0, kSingleSwitch = 10, kHostBridge = 30, kNode = 40, kSystem = 50;
+constexpr unsigned kInternal = 0, kSingleSwitch = 10, kNode = 40, kSystem = 50;
 constexpr unsigned kP2pOk = 0, kP2pNotSupported = 5, kCapsNvlink = 2, kCapsLast = 4;
 constexpr unsigned kLinkLimit = 36;  // NVML's own bound on link numbers
 constexpr unsigned kRemoteIsSwitch = 2;

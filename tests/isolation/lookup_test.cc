@@ -89,7 +89,7 @@ TEST_F(Lookup, GetProcAddressAnswersAsTheDriverDoes) {
   for (const std::string& name : bases) {
     for (const int version : {-1, 2000, 3020, 4000, 6000, 7000, 9000, 10000, 11000, 11020, 11030, 11040, 12000, 12040,
                               12080, 12090, 13000, 13050, 999999}) {
-      for (const std::uint64_t flags : {0, 1, 2, 3, 4}) {
+      for (const std::uint64_t flags : {0U, 1U, 2U, 3U, 4U}) {
         void* a = reinterpret_cast<void*>(0x77);
         void* b = a;
         int status_a = -7;
