@@ -1,0 +1,86 @@
+#include "codec/kube/messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace carve::codec {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(KubePage, ItemsGetTheKindThatTheServerLeavesOut) {
+  const auto page = parse_kube_page(
+      R"({"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"c"},)"
+      R"("items":[{"metadata":{"name":"a"}},{"kind":"Odd"}]})");
+  ASSERT_TRUE(page) << page.error().what;
+  EXPECT_EQ(page->version, "7");
+  EXPECT_EQ(page->continues, "c");
+  EXPECT_THAT(page->items, ElementsAre(R"({"metadata":{"name":"a"},"apiVersion":"v1","kind":"Pod"})",
+                                       R"({"kind":"Odd","apiVersion":"v1"})"));
+}
+
+TEST(KubePage, AnEmptyListMayHaveNoItems) {
+  const auto page = parse_kube_page(R"({"kind":"PodList","metadata":{"resourceVersion":"1"},"items":null})");
+  ASSERT_TRUE(page);
+  EXPECT_TRUE(page->items.empty());
+}
+
+TEST(KubePage, WhatIsNoListIsAnError) {
+  for (const std::string text : {"", "[]", "{}", R"({"kind":"Pod"})", R"({"kind":"PodList","items":3})",
+                                 R"({"kind":"PodList","items":[3]})"}) {
+    const auto page = parse_kube_page(text);
+    ASSERT_FALSE(page) << text;
+    EXPECT_EQ(page.error().code, Code::kDataLoss);
+  }
+}
+
+TEST(KubeEvent, EveryKind) {
+  const auto put = parse_kube_event(R"({"type":"ADDED","object":{"metadata":{"resourceVersion":"12"}}})");
+  ASSERT_TRUE(put);
+  EXPECT_EQ(put->kind, KubeEvent::Kind::kPut);
+  EXPECT_EQ(put->version, "12");
+  EXPECT_EQ(put->object, R"({"metadata":{"resourceVersion":"12"}})");
+  EXPECT_EQ(parse_kube_event(R"({"type":"MODIFIED","object":{}})")->kind, KubeEvent::Kind::kPut);
+  EXPECT_EQ(parse_kube_event(R"({"type":"DELETED","object":{}})")->kind, KubeEvent::Kind::kDeleted);
+  EXPECT_EQ(parse_kube_event(R"({"type":"BOOKMARK","object":{}})")->kind, KubeEvent::Kind::kBookmark);
+  const auto error = parse_kube_event(R"({"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}})");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind, KubeEvent::Kind::kError);
+  EXPECT_EQ(error->status, 410);
+  EXPECT_EQ(error->message, "too old");
+}
+
+TEST(KubeEvent, RubbishIsAnError) {
+  for (const std::string line : {"", "x", "{}", R"({"type":"ADDED"})", R"({"type":"NEW","object":{}})"}) {
+    EXPECT_FALSE(parse_kube_event(line)) << line;
+  }
+}
+
+TEST(KubeEvent, ObjectsAsDeepAsSchemasAreRead) {
+  std::string deep;
+  for (int i = 0; i < 100; ++i) deep += R"({"a":)";
+  deep += "1" + std::string(100, '}');
+  EXPECT_TRUE(parse_kube_event(R"({"type":"ADDED","object":)" + deep + "}"));
+}
+
+TEST(KubeMessage, IsTheStatusSentenceOrWhatCanBePrinted) {
+  EXPECT_EQ(kube_message(R"({"kind":"Status","message":"pods \"a\" not found"})"), "pods \"a\" not found");
+  EXPECT_EQ(kube_message("bad\n\x1b[31mgateway"), "bad[31mgateway");
+  EXPECT_EQ(kube_message(std::string(1000, 'x')).size(), 200U);
+}
+
+TEST(KubeTarget, QueriesAreEncodedAndPathsChecked) {
+  EXPECT_EQ(*kube_target("/api/v1/pods", {{"fieldSelector", "spec.nodeName=a b"}, {"x", "&"}}),
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Da%20b&x=%26");
+  for (const std::string path : {"", "api", "//x", "/a b", "/a?b", "/a\r\nHost: x", "/a/../b", "/a/.."}) {
+    const auto target = kube_target(path, {});
+    ASSERT_FALSE(target) << path;
+    EXPECT_THAT(target.error().what, HasSubstr("path"));
+  }
+}
+
+}  // namespace
+}  // namespace carve::codec
