@@ -131,13 +131,24 @@ def _seen_by(api, look):
     return {card["uuid"]: card["memory"] for card in part["cards"]}
 
 
-def check_container(name, given, look) -> list:
-    """The differences of one container, as sentences; empty: what it sees is what it was given."""
+def _wanted_by(api, given, whole, physical):
+    """Card -> bytes that an API is to show. Of a whole card NVML shows the hardware's size, as it always does."""
+    wanted = _sum_by_card(given)
+    if api == "nvml" and physical:
+        wanted.update({uuid: physical[uuid] for uuid in wanted if wanted[uuid] == whole.get(uuid) and uuid in physical})
+    return wanted
+
+
+def check_container(name, given, look, whole=None, physical=None) -> list:
+    """The differences of one container, as sentences; empty: what it sees is what it was given.
+
+    whole: card UUID -> bytes as published; physical: card UUID -> bytes of the hardware.
+    """
     if isinstance(given, str):
         return [f"{name}: {given}"]
-    wanted = _sum_by_card(given)
     found = []
     for api in ("cuda", "nvml"):
+        wanted = _wanted_by(api, given, whole or {}, physical)
         seen = _seen_by(api, look)
         for uuid in sorted(wanted.keys() - seen.keys()):
             found.append(f"{name}: {api} does not show {uuid}, which it was given")
@@ -172,8 +183,12 @@ def check_cards(claims, slices) -> list:
     return found
 
 
-def check(pods, claims, slices, seen, by="claims") -> list:
-    """All differences; empty: everything is as it was given. Containers without a look are named as unseen."""
+def check(pods, claims, slices, seen, by="claims", physical=None) -> list:
+    """All differences; empty: everything is as it was given. Containers without a look are named as unseen.
+
+    physical: card UUID -> bytes of the hardware, where that is more than what is published of it.
+    """
+    whole = {device["uuid"]: device["memory"] for device in devices_of(slices).values()}
     found = check_cards(claims, slices) if by == "claims" else []
     for pod in pods:
         for container in pod["spec"]["containers"]:
@@ -184,5 +199,5 @@ def check(pods, claims, slices, seen, by="claims") -> list:
                 continue
             given = given_by_claims(pod, container, claims, slices) if by == "claims" else \
                 given_by_record(pod, container)
-            found += check_container(name, given, seen[key])
+            found += check_container(name, given, seen[key], whole, physical)
     return found

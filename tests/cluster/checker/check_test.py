@@ -85,6 +85,14 @@ class Checker(unittest.TestCase):
         self.pods[0]["spec"]["containers"][0].pop("resources")
         self.assertEqual(len(self.check()), 2)
 
+    def test_of_a_whole_card_nvml_shows_the_hardware(self):
+        self.claims[0] = claim("c1", "u1", A, memory="141Gi", cores="100")
+        self.seen[("default", "p1", "main")] = look((A, 141 << 30))
+        self.seen[("default", "p1", "main")]["nvml"]["cards"][0]["memory"] = 142 << 30
+        physical = {A: 142 << 30, B: 142 << 30}
+        self.assertEqual(check.check(self.pods, self.claims, SLICES, self.seen, physical=physical), [])
+        self.assertEqual(len(self.check()), 1)
+
     def test_an_old_generation_of_a_slice_does_not_count(self):
         stale = copy.deepcopy(SLICES[0])
         stale["spec"]["pool"]["generation"] = 1

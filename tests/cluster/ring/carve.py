@@ -95,6 +95,7 @@ class Carve:
     def start_agent(self, *more, program=None, wait=True) -> None:
         v2, _ = cgroups.mounts()
         config = self.write_credentials()
+        self.kubelet_log = self.node.state.log(f"{self.node.name}-kubelet").stat().st_size
         self.node.start("agent", [
             program or self.build / "bin" / "carve", "agent", "--node-name", self.node.name, "--kubeconfig", config,
             "--doors", self.doors, "--driver-root", LIBRARIES, "--driver-mount", "/run/nvidia-sim",
@@ -108,6 +109,13 @@ class Carve:
         until_process(self.node.state, name, "the agent's socket", seconds, self.node.outside(AGENT_SOCKET).exists)
         if "dra" in self.doors:
             until_process(self.node.state, name, "ResourceSlices of the node", seconds, self.published)
+            until_process(self.node.state, name, "the kubelet has registered the driver", seconds, self.registered)
+
+    def registered(self) -> bool:
+        """The kubelet has said, since this agent was started, that it is connected to the driver."""
+        with open(self.node.state.log(f"{self.node.name}-kubelet"), encoding="utf-8", errors="replace") as log:
+            log.seek(self.kubelet_log)
+            return any(DRIVER in line and "connected=true" in line for line in log)
 
     def published(self) -> list:
         """The node's ResourceSlices."""

@@ -20,6 +20,10 @@ BUSYBOX = "local.test/busybox:1"
 PROGRAMS = "local.test/programs:1"
 
 
+# What comes with the C library in every image that has one, whether or not a program of it asks for it.
+C_LIBRARY = ("libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6")
+
+
 def _digest(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
@@ -83,7 +87,9 @@ def install(root: Path, program: Path, folder="usr/bin") -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(program, target)
     target.chmod(0o755)
-    for library in libraries_of(program):
+    needed = libraries_of(program)
+    needed += [library.with_name(name) for library in needed if library.name == "libc.so.6" for name in C_LIBRARY]
+    for library in needed:
         place = root / str(library).lstrip("/")
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)

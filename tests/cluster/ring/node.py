@@ -130,7 +130,7 @@ sandbox = "{images.PAUSE}"
                              "nodefs.inodesFree": "1000"},
             "containerRuntimeEndpoint": "unix://" + CONTAINERD_SOCKET, "staticPodPath": str(self.folder / "manifests"),
             "podLogsDir": "/var/log/pods", "maxPods": MAX_PODS, "resolvConf": "", "clusterDomain": "ring.test",
-            "serializeImagePulls": False, "nodeStatusUpdateFrequency": "5s", "imageMinimumGCAge": "24h",
+            "serializeImagePulls": False, "syncFrequency": "10s", "nodeStatusUpdateFrequency": "5s", "imageMinimumGCAge": "24h",
             "imageGCHighThresholdPercent": 100, "shutdownGracePeriod": "0s", "runtimeRequestTimeout": "2m"}, indent=1))
 
     def start_kubelet(self) -> None:

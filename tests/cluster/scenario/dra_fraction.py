@@ -19,7 +19,9 @@ class DraFraction(CarveTest):
     doors = "dra"
 
     def judge(self, pods, seen):
-        return check.check(pods, self.kube.list("ResourceClaim", None), self.kube.list("ResourceSlice", None), seen)
+        physical = {card["uuid"]: card["total_bytes"] for card in self.carve.truth("cards")["cards"]}
+        return check.check(pods, self.kube.list("ResourceClaim", None), self.kube.list("ResourceSlice", None), seen,
+                           physical=physical)
 
     def test_the_cards_are_published_as_they_are(self):
         cards = self.carve.truth("cards")["cards"]
