@@ -26,7 +26,9 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
   kubelet::KubeletServer* serving = nullptr;  // set before anybody steps
   doors::Notices notices(api, options.node, clock, log);
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log});
-  doors::SlicePublisher publisher(options.node, slices, api, log);
+  doors::SlicePublisher publisher(options.node, slices, api, log, [&serving] {
+    return serving != nullptr && serving->seen().dra_registered;
+  });
   kubelet::KubeletAsked kubelet(options.kubelet_dir, options.device_plugins);
   doors::NodePods pods(options.node, api);
   doors::SlotDoor slot_door({slices, kubelet, pods, notices, clock, log, [&serving] {

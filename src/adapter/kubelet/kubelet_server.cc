@@ -258,7 +258,12 @@ Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, L
     impl->dra_v1beta1 = std::make_unique<DraV1Beta1>(*doors.dra, impl->dra_workers);
     impl->health = std::make_unique<HealthService>(*doors.dra);
     impl->registration = std::make_unique<RegistrationService>(
-        doors.dra_sockets.driver, impl->plugin_path(), [&self](bool registered, const std::string& error) {
+        doors.dra_sockets.driver, impl->plugin_path(),
+        [&self] {
+          const std::lock_guard lock(self.mutex);
+          self.seen.dra_registered = false;
+        },
+        [&self](bool registered, const std::string& error) {
           {
             const std::lock_guard lock(self.mutex);
             self.seen.dra_registered = registered;

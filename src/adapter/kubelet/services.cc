@@ -286,6 +286,7 @@ grpc::ServerWriteReactor<v1alpha1::NodeWatchResourcesResponse>* HealthService::N
 grpc::ServerUnaryReactor* RegistrationService::GetInfo(grpc::CallbackServerContext* context,
                                                        const pluginregistration::InfoRequest*,
                                                        pluginregistration::PluginInfo* response) {
+  asked_();
   response->set_type("DRAPlugin");
   response->set_name(driver_);
   response->set_endpoint(endpoint_);

@@ -114,8 +114,12 @@ class HealthService final : public v1alpha1::DRAResourceHealth::CallbackService 
 class RegistrationService final : public pluginregistration::Registration::CallbackService {
  public:
   using Notice = std::function<void(bool registered, const std::string& error)>;
-  RegistrationService(std::string driver, std::string endpoint, Notice notice)
-      : driver_(std::move(driver)), endpoint_(std::move(endpoint)), notice_(std::move(notice)) {}
+  /// `asked` runs when a kubelet looks: it does not know the driver until its notice.
+  RegistrationService(std::string driver, std::string endpoint, std::function<void()> asked, Notice notice)
+      : driver_(std::move(driver)),
+        endpoint_(std::move(endpoint)),
+        asked_(std::move(asked)),
+        notice_(std::move(notice)) {}
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const pluginregistration::InfoRequest* request,
                                     pluginregistration::PluginInfo* response) override;
@@ -126,6 +130,7 @@ class RegistrationService final : public pluginregistration::Registration::Callb
  private:
   std::string driver_;
   std::string endpoint_;
+  std::function<void()> asked_;
   Notice notice_;
 };
 

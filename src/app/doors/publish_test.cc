@@ -85,7 +85,8 @@ struct PublisherTest : testing::Test {
   FakeNodeSlices slices{some_cards(2)};
   SmallKube kube;
   Log log{[](std::string_view) {}};
-  SlicePublisher publisher{"n1", slices, kube, log};
+  bool registered = true;
+  SlicePublisher publisher{"n1", slices, kube, log, [this] { return registered; }};
   std::string name = "n1-gpu.elasticgpu.io-0";
   void SetUp() override { kube.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1","uid":"node-uid"}})"); }
 };
@@ -113,6 +114,19 @@ TEST_F(PublisherTest, MadeOnceAndMadeAnewWhenDeletedOrEdited) {
   ASSERT_EQ(kube.writes().size(), 3U);
   EXPECT_EQ(kube.writes()[2].first, "replace /apis/resource.k8s.io/v1/resourceslices/" + name);
   EXPECT_EQ(codec::parse_slice(kube.writes()[2].second)->devices.size(), 2U);
+}
+
+TEST_F(PublisherTest, TheFirstOnesWaitForTheKubelet) {
+  registered = false;
+  publisher.replace({});
+  EXPECT_EQ(publisher.reconcile().error().code, Code::kUnavailable);
+  EXPECT_TRUE(kube.writes().empty());
+  registered = true;
+  ASSERT_TRUE(publisher.reconcile());
+  registered = false;  // what is there goes on being looked after
+  slices.set_health(1, {false, "XID 79"});
+  ASSERT_TRUE(publisher.reconcile());
+  EXPECT_EQ(kube.writes().size(), 2U);
 }
 
 TEST_F(PublisherTest, OthersSlicesAreLeftAlone) {

@@ -13,7 +13,8 @@ namespace carve::doors {
 namespace {
 
 constexpr std::string_view kSlices = "/apis/resource.k8s.io/v1/resourceslices";
-constexpr auto kLook = std::chrono::seconds(1);
+constexpr auto kLook = std::chrono::milliseconds(1000);
+constexpr auto kLookSoon = std::chrono::milliseconds(50);  // the kubelet's word is about to come
 constexpr auto kMostBackOff = std::chrono::seconds(30);
 
 }  // namespace
@@ -90,6 +91,8 @@ Result<void> SlicePublisher::reconcile() {
   {
     const std::lock_guard lock(mutex_);
     if (!synced_) return fail(Code::kUnavailable, "the API server's ResourceSlices are not known yet");
+    if (existing_.empty() && !registered_())
+      return fail(Code::kUnavailable, "the kubelet has not registered the driver yet");
     dirty_ = false;
     std::vector<codec::PublishedSlice> existing;
     for (const auto& [name, slice] : existing_) existing.push_back(slice);
@@ -130,7 +133,8 @@ void SlicePublisher::run_writer(Clock& clock, const std::stop_token& stop) {
     }
     back_off = std::chrono::milliseconds(200);
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, stop, kLook, [this] { return dirty_ && synced_; });
+    changed_.wait_for(lock, stop, done ? kLook : kLookSoon,
+                      [this] { return dirty_ && synced_ && error_.empty(); });
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <stop_token>
@@ -18,15 +19,19 @@ namespace carve::doors {
 /// difference. The kubelet deletes them at its start; somebody may edit them; both are put right at once.
 class SlicePublisher {
  public:
-  SlicePublisher(std::string node, NodeSlices& slices, KubeApi& api, Log& log)
-      : node_(std::move(node)), slices_(slices), api_(api), log_(log) {}
+  /// `registered`: the kubelet knows this driver. Slices that appear before it does let the scheduler place
+  /// pods whose prepare the kubelet refuses ("driver not registered") and tries again only a minute later.
+  SlicePublisher(std::string node, NodeSlices& slices, KubeApi& api, Log& log,
+                 std::function<bool()> registered)
+      : node_(std::move(node)), slices_(slices), api_(api), log_(log), registered_(std::move(registered)) {}
 
   /// The watch's half; call it on a thread of its own, until `stop`.
   void run_watch(const std::stop_token& stop);
   /// The writer's half: at every change, and once a second against the cards. Waits with `clock`.
   void run_writer(Clock& clock, const std::stop_token& stop);
   /// One comparison and its writes.
-  ///   errors  the API server's; kUnavailable: the server's slices are not known yet
+  ///   errors  the API server's; kUnavailable: the server's slices are not known yet, or there are none and
+  ///           the kubelet does not know the driver
   Result<void> reconcile();
   /// What the watch delivers (and tests).
   void replace(const std::vector<std::string>& objects);
@@ -43,6 +48,7 @@ class SlicePublisher {
   NodeSlices& slices_;
   KubeApi& api_;
   Log& log_;
+  std::function<bool()> registered_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   bool synced_ = false;

@@ -16,6 +16,7 @@ using std::chrono::seconds;
 constexpr auto kAskFirst = milliseconds(15);  // between questions; PodResources allows a hundred a second
 constexpr auto kAskMost = milliseconds(400);
 constexpr auto kYoung = milliseconds(300);
+constexpr auto kFileTells = seconds(2);   // after Allocate the kubelet's file names the pod, if it ever does
 constexpr auto kForgotten = seconds(60);  // slots that nobody holds: the pod was refused for another reason
 constexpr auto kUnseenPod = seconds(10);  // after the first full list: held, but neither here nor there
 constexpr auto kEndAgain = milliseconds(200);
@@ -131,13 +132,18 @@ void SlotDoor::identify() {
       for (const auto& name : entry.cdi) by_name[name] = &entry;
     }
   }
-  bool missing = false;
-  for (const auto& binding : open)
-    missing = missing || (binding.kubelet_uid.empty() && !by_name.contains(binding.device));
-  std::map<std::vector<std::string>, SlotHolder> holders;
-  const auto listed = missing ? world_.kubelet.holders(kSlotResource) : Result<std::vector<SlotHolder>>();
-  if (listed) {
-    for (const auto& holder : *listed) holders[sorted(holder.slots)] = holder;
+  // The kubelet tells PodResources before it writes the file, and names only: a namesake's slices would be
+  // one stale look away. So the file is waited for as long as there is one.
+  const auto by_holder = [&](const Binding& one) {
+    return one.kubelet_uid.empty() && !by_name.contains(one.device) &&
+           (!entries || now - one.since > kFileTells);
+  };
+  std::vector<SlotHolder> holders;
+  bool listed = false;
+  if (std::any_of(open.begin(), open.end(), by_holder)) {
+    auto asked = world_.kubelet.holders(kSlotResource);
+    listed = asked.has_value();
+    if (asked) holders = std::move(*asked);
   }
   for (auto& binding : open) {
     if (!binding.kubelet_uid.empty()) continue;
@@ -146,20 +152,8 @@ void SlotDoor::identify() {
       binding.container = found->second->container;
       binding.problem = {Code::kUnavailable,
                          fmt::format("pod {} is not known here yet", binding.kubelet_uid)};
-    } else if (const auto holder = holders.find(binding.slots); holder != holders.end()) {
-      const auto same = std::count_if(open.begin(), open.end(), [&](const Binding& other) {
-        return other.kubelet_uid.empty() && other.slots == binding.slots;
-      });
-      auto pod = world_.pods.by_name(holder->second.space, holder->second.pod);
-      if (same == 1 && pod) {
-        binding.kubelet_uid = pod->mirror.empty() ? pod->uid : pod->mirror;
-        binding.container = holder->second.container;
-      } else {
-        binding.problem = {Code::kUnavailable,
-                           fmt::format("pod {}/{} holds these slots; its UID is not known yet",
-                                       holder->second.space, holder->second.pod)};
-      }
-    } else if (now - binding.since > kForgotten && entries && listed) {
+    } else if (listed && by_holder(binding) && !identify_by_holder(&binding, holders) &&
+               now - binding.since > kForgotten) {
       const std::lock_guard lock(mutex_);
       bindings_.erase(binding.device);
       continue;
@@ -167,6 +161,36 @@ void SlotDoor::identify() {
     store(binding);
     if (!binding.kubelet_uid.empty()) supersede(binding);
   }
+}
+
+/// Where no file tells. True: somebody holds these slots. Whose they are is taken only when nothing else can
+/// be meant: one open answer for these slots (all that the list shows were given out before it was made, so
+/// that answers are counted after it), one pod of that name, and the server, asked now, knows no other.
+bool SlotDoor::identify_by_holder(Binding* binding, const std::vector<SlotHolder>& holders) {
+  const SlotHolder* holder = nullptr;
+  for (const auto& one : holders) {
+    if (sorted(one.slots) == binding->slots) holder = &one;
+  }
+  if (holder == nullptr) return false;
+  binding->problem = {Code::kUnavailable, fmt::format("pod {}/{} holds these slots; its UID is not known yet",
+                                                      holder->space, holder->pod)};
+  bool alone = std::none_of(holders.begin(), holders.end(), [&](const SlotHolder& one) {
+    return &one != holder && one.space == holder->space && one.pod == holder->pod &&
+           one.container == holder->container;
+  });
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [device, other] : bindings_) {
+      alone =
+          alone && (device == binding->device || !other.kubelet_uid.empty() || other.slots != binding->slots);
+    }
+  }
+  if (!alone || !world_.pods.ask(holder->space, holder->pod)) return true;
+  if (const auto pod = world_.pods.by_name(holder->space, holder->pod)) {
+    binding->kubelet_uid = pod->mirror.empty() ? pod->uid : pod->mirror;
+    binding->container = holder->container;
+  }
+  return true;
 }
 
 /// The kubelet gave slots of another pod out again: that pod is over, whatever the API server says yet.

@@ -88,6 +88,7 @@ class SlotDoor final : public SlotCalls {
   void tell(const Waiter& waiter, const Error& error);
   // slot_binding.cc: the stepping thread's own
   void identify();
+  bool identify_by_holder(Binding* binding, const std::vector<SlotHolder>& holders);
   void bind();
   void bind_one(Binding binding);
   Result<void> try_bind(Binding* binding);

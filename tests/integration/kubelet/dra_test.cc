@@ -163,8 +163,12 @@ TEST_F(Dra, HealthIsStreamedAndEveryChangeSent) {
   context.TryCancel();
 }
 
-TEST_F(Dra, ResourceSlicesAreWritten) {
+TEST_F(Dra, ResourceSlicesAreWrittenOnceTheKubeletKnowsTheDriver) {
   start_agent();
+  ASSERT_TRUE(eventually([&] { return !fs::is_empty(kubelet.folder() + "/plugins_registry"); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_TRUE(kube.writes().empty());
+  kubelet.find_drivers(1);
   EXPECT_TRUE(eventually([&] {
     const auto writes = kube.writes();
     return std::any_of(writes.begin(), writes.end(), [](const auto& write) {

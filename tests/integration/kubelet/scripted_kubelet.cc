@@ -258,10 +258,10 @@ void ScriptedKubelet::save() {
       if (container.ids.empty()) continue;
       v1beta1::ContainerAllocateResponse answer;
       answer.add_cdi_devices()->set_name(container.cdi);
-      entries += fmt::format(
-          R"({}{{"PodUID":"{}","ContainerName":"{}","ResourceName":"elasticgpu.io/slot","DeviceIDs":{{"-1":["{}"]}},"AllocResp":"{}"}})",
-          entries.empty() ? "" : ",", uid, container.name, fmt::join(container.ids, "\",\""),
-          base64(answer.SerializeAsString()));
+      entries += fmt::format(R"({}{{"PodUID":"{}","ContainerName":"{}","ResourceName":"elasticgpu.io/slot",)"
+                             R"("DeviceIDs":{{"-1":["{}"]}},"AllocResp":"{}"}})",
+                             entries.empty() ? "" : ",", uid, container.name,
+                             fmt::join(container.ids, "\",\""), base64(answer.SerializeAsString()));
     }
   }
   const auto path = device_plugins() + "/kubelet_internal_checkpoint";

@@ -136,12 +136,13 @@ TEST_F(Slots, WhatIsWrongWithARecordIsSaid) {
     const char* why;
   };
   auto base = pod("a", "u-0");
-  auto two = pod("a", "u-0", {"main", "other"});
   int number = 0;
-  for (const auto& [text, why] :
+  for (const Case& one_case :
        std::vector<Case>{{"{}", "has no version"},
                          {record(base, {0}, Bytes::gib(500), "u-case"), "the card is full"},
                          {record(base, {0}, Bytes::gib(1), "u-other"), "is for pod u-other"}}) {
+    const std::string& text = one_case.record;
+    const char* why = one_case.why;
     auto one = pod("a", text.find("u-case") != std::string::npos ? "u-case" : fmt::format("u-{}", ++number));
     api_has(one, text);
     kubelet.admit(&one);
