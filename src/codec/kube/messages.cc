@@ -53,10 +53,14 @@ void append_encoded(std::string_view text, std::string* out) {
 
 Result<KubePage> parse_kube_page(std::string_view text) {
   CARVE_TRY(auto list, parse_object(text));
-  KubePage page{.items = {}, .version = in_metadata(list, "resourceVersion"), .continues = in_metadata(list, "continue")};
+  KubePage page{.items = {},
+                .version = in_metadata(list, "resourceVersion"),
+                .continues = in_metadata(list, "continue")};
   const auto api = text_at(list, "apiVersion");
   auto kind = text_at(list, "kind");
-  if (!kind.ends_with("List")) return fail(Code::kDataLoss, "expected a list, found kind \"" + kind.substr(0, 60) + "\"");
+  if (!kind.ends_with("List")) {
+    return fail(Code::kDataLoss, "expected a list, found kind \"" + kind.substr(0, 60) + "\"");
+  }
   kind.resize(kind.size() - 4);
   auto* items = list.if_contains("items");
   if (items == nullptr || items->is_null()) return page;
@@ -93,7 +97,8 @@ Result<KubeEvent> parse_kube_event(std::string_view line) {
     return found;
   }
   if (type != "ADDED" && type != "MODIFIED" && type != "DELETED") {
-    return fail(Code::kDataLoss, "type \"" + type.substr(0, 40) + "\": legal are ADDED, MODIFIED, DELETED, BOOKMARK, ERROR");
+    return fail(Code::kDataLoss,
+                "type \"" + type.substr(0, 40) + "\": legal are ADDED, MODIFIED, DELETED, BOOKMARK, ERROR");
   }
   found.kind = type == "DELETED" ? KubeEvent::Kind::kDeleted : KubeEvent::Kind::kPut;
   found.object = json::serialize(*inside);

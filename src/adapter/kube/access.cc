@@ -1,0 +1,155 @@
+#include "adapter/kube/access.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "adapter/process/text_file.h"
+
+namespace carve::kube {
+namespace {
+
+constexpr auto kFresh = std::chrono::minutes(1);
+constexpr auto kDoubted = std::chrono::seconds(1);
+// The folder that the kubelet mounts into every pod.
+constexpr std::string_view kAccount = "/var/run/secrets/kubernetes.io/serviceaccount/";
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+Result<std::string> content(const codec::KubeMaterial& material, const std::string& folder) {
+  if (material.file.empty()) return material.bytes;
+  return read_text(material.file.starts_with('/') ? material.file : folder + material.file);
+}
+
+/// A header's value: a byte that ends the line would let the token's file write requests.
+Result<std::string> checked_token(std::string token) {
+  token = trimmed(std::move(token));
+  for (const char c : token) {
+    if (c <= ' ' || c > '~') return fail(Code::kInvalidArgument, "token: holds a character no token has");
+  }
+  return token;
+}
+
+Result<Credentials> from_pod() {
+  const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
+  const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
+  if (host == nullptr || port == nullptr) {
+    return fail(Code::kNotFound, "KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT: not set, so this is no pod; "
+                                 "give --kubeconfig");
+  }
+  const std::string_view name(host);
+  const auto host_part = name.find(':') == std::string_view::npos ? std::string(name) : fmt::format("[{}]", name);
+  Credentials found;
+  CARVE_TRY(found.endpoint, parse_server(fmt::format("https://{}:{}", host_part, port)));
+  const std::string folder(kAccount);
+  auto token = read_text(folder + "token");
+  if (!token) return fail_in("ServiceAccount's token", token.error());
+  CARVE_TRY(found.token, checked_token(std::move(*token)));
+  auto authority = read_text(folder + "ca.crt");
+  if (!authority) return fail_in("ServiceAccount's ca.crt", authority.error());
+  found.authority = std::move(*authority);
+  return found;
+}
+
+Result<Credentials> from_file(const std::string& path) {
+  auto text = read_text(path);
+  if (!text) return fail_in("kubeconfig " + path, text.error());
+  auto config = codec::parse_kubeconfig(*text);
+  if (!config) return fail_in(path, config.error());
+  const auto slash = path.rfind('/');
+  const auto folder = slash == std::string::npos ? std::string() : path.substr(0, slash + 1);
+  Credentials found;
+  auto endpoint = parse_server(config->server);
+  if (!endpoint) return fail_in(path, endpoint.error());
+  found.endpoint = std::move(*endpoint);
+  if (!config->tls_server_name.empty()) found.endpoint.tls_name = config->tls_server_name;
+  const std::pair<const codec::KubeMaterial*, std::string*> parts[] = {{&config->authority, &found.authority},
+                                                                      {&config->certificate, &found.certificate},
+                                                                      {&config->key, &found.key},
+                                                                      {&config->token, &found.token}};
+  for (const auto& [material, target] : parts) {
+    auto bytes = content(*material, folder);
+    if (!bytes) return fail_in(path, bytes.error());
+    *target = std::move(*bytes);
+  }
+  CARVE_TRY(found.token, checked_token(std::move(found.token)));
+  return found;
+}
+
+bool same_but_token(const Credentials& a, const Credentials& b) {
+  return a.endpoint == b.endpoint && a.authority == b.authority && a.certificate == b.certificate && a.key == b.key;
+}
+
+}  // namespace
+
+Result<Endpoint> parse_server(const std::string& server) {
+  const auto wrong = [&] {
+    return fail(Code::kInvalidArgument, "server \"" + server.substr(0, 200) + "\": expected https://host[:port]");
+  };
+  constexpr std::string_view kScheme = "https://";
+  if (!server.starts_with(kScheme)) return wrong();
+  auto rest = server.substr(kScheme.size());
+  if (rest.ends_with('/')) rest.pop_back();
+  Endpoint found{.host = {}, .port = "443", .tls_name = {}};
+  std::string port;
+  if (rest.starts_with('[')) {
+    const auto end = rest.find(']');
+    if (end == std::string::npos) return wrong();
+    found.host = rest.substr(1, end - 1);
+    port = rest.substr(end + 1);
+  } else {
+    const auto colon = rest.find(':');
+    found.host = rest.substr(0, colon);
+    port = colon == std::string::npos ? std::string() : rest.substr(colon);
+    if (found.host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") !=
+        std::string::npos) {
+      return wrong();
+    }
+  }
+  if (found.host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:") !=
+      std::string::npos) {
+    return wrong();
+  }
+  if (!port.empty()) {
+    found.port = port.substr(1);
+    const bool digits = found.port.find_first_not_of("0123456789") == std::string::npos;
+    if (port.front() != ':' || found.port.empty() || found.port.size() > 5 || !digits ||
+        std::atoi(found.port.c_str()) > 65535) {
+      return wrong();
+    }
+  }
+  if (found.host.empty() || found.host.size() > 253) return wrong();
+  found.tls_name = found.host;
+  return found;
+}
+
+Result<Credentials> Access::read() const { return kubeconfig_.empty() ? from_pod() : from_file(kubeconfig_); }
+
+Result<Credentials> Access::current() {
+  const std::lock_guard lock(mutex_);
+  const auto now = clock_.now();
+  if (have_ && now < due_) return held_;
+  auto found = read();
+  if (!found && !have_) return found;
+  read_at_ = now;
+  due_ = now + kFresh;
+  if (found) {
+    found->generation = held_.generation + (have_ && same_but_token(*found, held_) ? 0 : 1);
+    held_ = std::move(*found);
+    have_ = true;
+  }
+  return held_;
+}
+
+void Access::doubt() {
+  const std::lock_guard lock(mutex_);
+  const auto soonest = read_at_ + kDoubted;
+  if (due_ > soonest) due_ = soonest;
+}
+
+}  // namespace carve::kube

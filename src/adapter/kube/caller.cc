@@ -1,0 +1,157 @@
+#include "adapter/kube/caller.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "codec/kube/messages.h"
+
+namespace carve::kube {
+namespace {
+
+// At most 20 requests a second in the long run, 40 at once: an agent's work, not a flood's.
+constexpr auto kStep = std::chrono::milliseconds(50);
+constexpr auto kSaved = 40 * kStep;
+constexpr std::size_t kMostIdle = 4;
+constexpr auto kIdle = std::chrono::minutes(1);       // the API server hangs up after 90 s
+constexpr std::size_t kLargestAnswer = 32U << 20U;    // a page of 250 objects at their usual largest
+
+Code code_of(int status, const std::string& method) {
+  switch (status) {
+    case 400: case 405: case 406: case 413: case 415: case 422: return Code::kInvalidArgument;
+    case 401: case 403: return Code::kPermissionDenied;
+    case 404: return Code::kNotFound;
+    case 408: case 504: return Code::kDeadlineExceeded;
+    case 409: return method == "POST" ? Code::kAlreadyExists : Code::kAborted;
+    case 410: return Code::kOutOfRange;
+    case 412: return Code::kAborted;
+    case 429: return Code::kResourceExhausted;
+    default: return status >= 500 ? Code::kUnavailable : Code::kUnknown;
+  }
+}
+
+tl::unexpected<Error> refusal(const HttpRequest& request, const HttpResponse& response) {
+  const auto path = request.target.substr(0, request.target.find('?'));
+  return fail(code_of(response.status, request.method),
+              fmt::format("{} {}: {}: {}", request.method, path, response.status, codec::kube_message(response.body)));
+}
+
+// The sockets wait by the system's clock, whatever clock the back-off goes by.
+Patience patience_for(std::chrono::milliseconds limit, const std::stop_token& stop) {
+  return {.deadline = std::chrono::steady_clock::now() + limit, .stop = stop};
+}
+
+}  // namespace
+
+Result<void> Caller::check() {
+  CARVE_TRY(const auto credentials, access_.current());
+  CARVE_TRY(const auto made, identity(credentials));
+  return {};
+}
+
+Result<std::shared_ptr<TlsIdentity>> Caller::identity(const Credentials& credentials) {
+  const std::lock_guard lock(mutex_);
+  if (identity_ && identity_of_ == credentials.generation) return identity_;
+  auto made = make_identity(credentials);
+  // Half-written files: what worked until now goes on working until the next look.
+  if (!made) return identity_ ? Result<std::shared_ptr<TlsIdentity>>(identity_) : made;
+  identity_ = *made;
+  identity_of_ = credentials.generation;
+  idle_.clear();
+  return made;
+}
+
+std::unique_ptr<Channel> Caller::take_idle(std::uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  const auto oldest = clock_.now() - kIdle;
+  std::erase_if(idle_, [&](const Idle& one) { return one.generation != generation || one.since < oldest; });
+  while (!idle_.empty()) {
+    auto channel = std::move(idle_.back().channel);
+    idle_.pop_back();
+    if (channel->is_quiet()) return channel;
+  }
+  return nullptr;
+}
+
+void Caller::keep_idle(std::unique_ptr<Channel> channel, std::uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() >= kMostIdle) idle_.erase(idle_.begin());
+  idle_.push_back({std::move(channel), generation, clock_.now()});
+}
+
+Result<void> Caller::pace(const Patience& patience) {
+  Clock::Time due;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = clock_.now();
+    next_ = std::max(next_, now - kSaved) + kStep;
+    due = next_;
+    if (due <= now) return {};
+    if (due - now > patience.deadline - std::chrono::steady_clock::now()) {
+      next_ -= kStep;
+      return fail(Code::kResourceExhausted, "more requests than this client's rate (20 a second) allows");
+    }
+  }
+  if (!clock_.sleep_until(due, patience.stop)) return fail(Code::kCancelled, "stopped");
+  return {};
+}
+
+Result<HttpResponse> Caller::once(HttpRequest& request, const Patience& patience) {
+  CARVE_TRY(const auto credentials, access_.current());
+  CARVE_TRY(auto identity, this->identity(credentials));
+  request.token = credentials.token;
+  const bool can_repeat = request.method == "GET";
+  if (auto channel = take_idle(credentials.generation)) {
+    auto response = channel->exchange(request, false, kLargestAnswer, patience);
+    if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
+    const bool ended = !response && response.error().code == Code::kUnavailable && !channel->answered();
+    if (!ended || !can_repeat) return response;
+  }
+  CARVE_TRY(auto channel, Channel::connect(credentials.endpoint, std::move(identity), patience));
+  auto response = channel->exchange(request, false, kLargestAnswer, patience);
+  if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
+  return response;
+}
+
+Result<std::string> Caller::call(HttpRequest request, std::chrono::milliseconds limit, const std::stop_token& stop) {
+  const auto patience = patience_for(limit, stop);
+  bool renewed = false;
+  while (true) {
+    CARVE_TRY_VOID(pace(patience));
+    auto response = once(request, patience);
+    if (!response) {
+      return fail_in(request.method + " " + request.target.substr(0, request.target.find('?')), response.error());
+    }
+    if (response->status >= 200 && response->status < 300) return std::move(response->body);
+    if (response->status == 401 && !std::exchange(renewed, true)) {
+      access_.doubt();
+      const auto fresh = access_.current();
+      if (fresh && fresh->token != request.token) continue;
+    }
+    const bool asked = response->retry_after && (response->status == 429 || response->status >= 500);
+    if (!asked) return refusal(request, *response);
+    const auto wait = std::max<std::chrono::milliseconds>(*response->retry_after, kStep);
+    if (std::chrono::steady_clock::now() + wait >= patience.deadline) return refusal(request, *response);
+    if (!clock_.sleep_for(wait, stop)) return fail(Code::kCancelled, "stopped");
+  }
+}
+
+Result<std::unique_ptr<Channel>> Caller::stream(HttpRequest request, const std::stop_token& stop) {
+  const auto patience = patience_for(limits_.call, stop);
+  CARVE_TRY_VOID(pace(patience));
+  CARVE_TRY(const auto credentials, access_.current());
+  CARVE_TRY(auto identity, this->identity(credentials));
+  request.token = credentials.token;
+  CARVE_TRY(auto channel, Channel::connect(credentials.endpoint, std::move(identity), patience));
+  CARVE_TRY(const auto response, channel->exchange(request, true, kLargestAnswer, patience));
+  if (response.status == 200) return channel;
+  if (response.status == 401) access_.doubt();
+  if (response.retry_after && response.status != 410) {
+    const auto wait = std::min<Clock::Duration>(*response.retry_after, limits_.most_back_off);
+    (void)clock_.sleep_for(wait, stop);
+  }
+  return refusal(request, response);
+}
+
+}  // namespace carve::kube

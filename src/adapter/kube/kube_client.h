@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "port/kube_api.h"
+
+namespace carve::kube {
+
+/// How long things may take; the defaults are for production.
+struct Limits {
+  std::chrono::milliseconds call = std::chrono::seconds(10);      // one call with all its repetitions
+  std::chrono::milliseconds page = std::chrono::seconds(30);      // one page of a watch's list
+  std::chrono::milliseconds silence = std::chrono::seconds(130);  // of a watch; bookmarks come every minute
+  std::chrono::milliseconds first_back_off = std::chrono::milliseconds(250);
+  std::chrono::milliseconds most_back_off = std::chrono::seconds(30);
+};
+
+/// The API server that `kubeconfig` names; with "" the one of the cluster we run in as a pod
+/// (KUBERNETES_SERVICE_HOST and _PORT, the ServiceAccount's folder). Reads files and connects to nothing: a
+/// server that is away shows in the calls. Token, authority and client certificate are read again every
+/// minute and when the server no longer takes them. `clock` and `log` outlive what is returned.
+///   errors  kNotFound, kInvalidArgument: the file, the field and what is legal; no credential is quoted
+///   cost    about 100 KiB per open connection, at most five that idle, closed after a minute
+[[nodiscard]] Result<std::unique_ptr<KubeApi>> open(const std::string& kubeconfig, Clock& clock, Log& log,
+                                                   const Limits& limits = {});
+
+}  // namespace carve::kube
