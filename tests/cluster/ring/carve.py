@@ -135,6 +135,10 @@ class Carve:
         """The simulated driver's own account of the node, by carve-simctl: what tests take as the truth."""
         return json.loads(self.node.run([self.build / "bin" / "carve-simctl", *what]).stdout)
 
+    def living(self) -> list:
+        """The processes that have a card open on this node, as the simulated driver says."""
+        return [process for process in self.truth("account")["processes"] if process["alive"]]
+
     def inspect(self):
         """The agent's own view: what it believes, never what a test takes as the truth."""
         return json.loads(self.node.run([self.build / "bin" / "carve", "inspect", "-o", "json"]).stdout)

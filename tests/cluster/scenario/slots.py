@@ -115,7 +115,7 @@ class Slots(CarveTest):
             time.sleep(pause)
             self.kube.delete("Pod", made["metadata"]["name"], grace=0)
         wait_for("the agent holds nothing", 30, lambda: not self.carve.inspect()["slices"])
-        self.assertEqual(self.carve.truth("account")["processes"], [])
+        self.assertEqual(self.carve.living(), [])
 
     # --- record late, never, wrong -----------------------------------------------------------------------------------
 
@@ -167,9 +167,8 @@ class Slots(CarveTest):
         self.addCleanup(lambda: wait_for("static pod gone", 60, lambda: self.kube.get("Pod", name + "-n1") is None))
         self.addCleanup(path.unlink)
         mirror = wait_for("the mirror pod", 60, lambda: self.kube.get("Pod", name + "-n1"))
-        # The kubelet's own UID of a static pod is not the mirror's: it stands in an annotation of the mirror.
-        uid = mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"]
-        binder.write_later(self.kube, mirror, self.record(mirror, {"main": [(1, 2, 10)]}, uid=uid))
+        # The record names the UID that the API server knows, which is the mirror's and not the kubelet's own.
+        binder.write_later(self.kube, mirror, self.record(mirror, {"main": [(1, 2, 10)]}))
         self.wait_ready(name + "-n1")
         self.assertEqual(self.look(name + "-n1")["cuda"]["cards"], [{"uuid": self.cards[1], "memory": 2 * GIB}])
 
