@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace carve {
 
@@ -11,9 +12,9 @@ class Processes {
   virtual ~Processes() = default;
   /// Its name, "?" when it is gone.
   [[nodiscard]] virtual std::string command(std::int32_t pid) const = 0;
-  /// The one slice whose folder its mount namespace shows; empty when it sees the host's folders, none or
-  /// many. This is how a container's process is told that does not say hello.
-  [[nodiscard]] virtual std::string slice_seen_by(std::int32_t pid) const = 0;
+  /// The slices that were mounted for it: one per claim request or container, empty on the host. This is how a
+  /// container's process is told that does not say hello. What it puts beside them counts for nothing.
+  [[nodiscard]] virtual std::vector<std::string> slices_seen_by(std::int32_t pid) const = 0;
   virtual void kill(std::int32_t pid) = 0;
 };
 

@@ -1,24 +1,45 @@
 #include "adapter/process/proc_fs.h"
 
-#include <sys/stat.h>
-
+#include <algorithm>
 #include <csignal>
+#include <sstream>
 
 #include "abi/hello.h"
 #include "adapter/process/text_file.h"
 
 namespace carve {
+namespace {
+constexpr std::size_t kLongestMounts = 4U << 20U;
+}  // namespace
 
 std::string ProcFs::command(std::int32_t pid) const { return command_of(pid); }
 
-std::string ProcFs::slice_seen_by(std::int32_t pid) const {
-  const std::string proc = "/proc/" + std::to_string(pid);
-  struct stat theirs = {};
-  struct stat ours = {};
-  if (::stat((proc + "/ns/mnt").c_str(), &theirs) != 0 || ::stat("/proc/self/ns/mnt", &ours) != 0) return {};
-  if (theirs.st_ino == ours.st_ino) return {};
-  const auto names = list_folder(proc + "/root" + abi::kSlicesFolder);
-  return names && names->size() == 1 ? names->front() : std::string();
+std::vector<std::string> slices_in_mounts(const std::string& mountinfo) {
+  const std::string below = std::string(abi::kSlicesFolder) + "/";
+  std::vector<std::string> ids;
+  std::istringstream lines(mountinfo);
+  std::string line;
+  while (std::getline(lines, line)) {
+    std::istringstream fields(line);
+    std::string skipped;
+    std::string root;
+    std::string point;
+    if (!(fields >> skipped >> skipped >> skipped >> root >> point)) continue;
+    if (point.rfind(below, 0) != 0) continue;
+    const std::string id = point.substr(below.size());
+    if (id.empty() || id.find('/') != std::string::npos) continue;
+    const auto slash = root.rfind('/');
+    if (slash == std::string::npos || root.substr(slash + 1) != id) continue;
+    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::vector<std::string> ProcFs::slices_seen_by(std::int32_t pid) const {
+  // Not what its folders show: the agent may run in a mount namespace of its own, whence every process of the
+  // host looks like one of another container; and a tenant may make folders beside its own.
+  const auto mounts = read_text("/proc/" + std::to_string(pid) + "/mountinfo", kLongestMounts);
+  return mounts ? slices_in_mounts(*mounts) : std::vector<std::string>();
 }
 
 void ProcFs::kill(std::int32_t pid) {

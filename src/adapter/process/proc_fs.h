@@ -10,8 +10,13 @@ namespace carve {
 class ProcFs final : public Processes {
  public:
   [[nodiscard]] std::string command(std::int32_t pid) const override;
-  [[nodiscard]] std::string slice_seen_by(std::int32_t pid) const override;
+  [[nodiscard]] std::vector<std::string> slices_seen_by(std::int32_t pid) const override;
   void kill(std::int32_t pid) override;
 };
+
+/// The slices that a /proc/<pid>/mountinfo shows: folders below the slices' folder where the folder of that very
+/// name is mounted. A folder that merely lies there, or another one mounted under a slice's name, is none.
+///   source  proc(5): the fourth field is the mounted folder within its file system, the fifth where it stands
+[[nodiscard]] std::vector<std::string> slices_in_mounts(const std::string& mountinfo);
 
 }  // namespace carve

@@ -124,6 +124,7 @@ class Agent final : public AgentApi, public NodeSlices {
   Result<void> restore_records();
   void reconcile_pages(const std::vector<PageSlice>& present);
   // watch.cc
+  [[nodiscard]] std::string slice_on(const std::vector<std::string>& ids, const CardId& card) const;
   std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage);
   void look_at_pages();
   void act(const Breach& breach);

@@ -153,6 +153,24 @@ TEST(Prepare, AForgottenNameGivesWayToTheNewOneWhenNobodyRuns) {
   EXPECT_EQ(agent->held().size(), 1U);
 }
 
+TEST(Prepare, AContainerOfTwoRequestsIsSeenInTheOneThatHoldsTheCard) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto a = agent->prepare(part(kClaim, "a"));
+  const auto b = agent->prepare({{share(kClaim, "b", 1, 8, 50)}, "", "default/pod/b"});
+  ASSERT_TRUE(a && b);
+  machine.processes.sees[78] = {id_of(*a), id_of(*b)};
+  machine.gpu.processes["GPU-1"] = {{78, Bytes::gib(2), 10}};
+  machine.gpu.processes["GPU-0"] = {{78, Bytes::gib(1), 10}};
+  agent->watch();
+  const AgentView view = *agent->view({});
+  for (const auto& slice : view.slices) {
+    ASSERT_EQ(slice.processes.size(), 1U) << slice.id;
+    EXPECT_EQ(slice.cards.at(0).used, slice.id == id_of(*b) ? Bytes::gib(2) : Bytes::gib(1));
+  }
+  for (const auto& card : view.cards) EXPECT_TRUE(card.foreign.empty());
+}
+
 TEST(Prepare, ASliceIsFreedOnlyWhenItsProcessesAreGone) {
   Machine machine;
   auto agent = machine.start();
@@ -167,7 +185,7 @@ TEST(Prepare, ASliceIsFreedOnlyWhenItsProcessesAreGone) {
   EXPECT_EQ(agent->prepare(part(kClaim, "gpu")).error().code, Code::kAborted);
   // Gone from the pages, but the driver still knows one that never said hello.
   machine.pages.hellos.clear();
-  machine.processes.sees[78] = id;
+  machine.processes.sees[78] = {id};
   machine.gpu.processes["GPU-0"] = {{78, Bytes::gib(1), 0}};
   EXPECT_FALSE(agent->unprepare(kClaim));
   machine.gpu.processes.clear();

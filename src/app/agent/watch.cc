@@ -32,17 +32,28 @@ void Agent::note_gpu_state() {
              state == GpuState::kOk ? "the driver's library answers" : world_.gpu.reason());
 }
 
+/// Of the slices of one process the one that holds this card, else the first: a card that none of them holds is
+/// foreign to it. Empty: it has none.
+std::string Agent::slice_on(const std::vector<std::string>& ids, const CardId& card) const {
+  const std::lock_guard lock(state_);
+  for (const auto& id : ids) {
+    const auto found = slices_.find(id);
+    if (found != slices_.end() && found->second.card_index(card)) return id;
+  }
+  return ids.empty() ? std::string() : ids.front();
+}
+
 std::vector<Sighting> Agent::sightings_of(const std::vector<GpuUsage>& usage) {
   std::vector<Sighting> sightings;
-  std::map<std::int32_t, std::string> known;
+  std::map<std::int32_t, std::vector<std::string>> known;
   for (const auto& card : usage) {
     for (const auto& process : card.processes) {
       auto [it, fresh] = known.try_emplace(process.pid);
       if (fresh) {
-        if (world_.cgroups != nullptr) it->second = world_.cgroups->slice_of(process.pid);
-        if (it->second.empty()) it->second = world_.processes.slice_seen_by(process.pid);
+        const std::string own = world_.cgroups != nullptr ? world_.cgroups->slice_of(process.pid) : std::string();
+        it->second = own.empty() ? world_.processes.slices_seen_by(process.pid) : std::vector<std::string>{own};
       }
-      sightings.push_back({it->second, card.card, process});
+      sightings.push_back({slice_on(it->second, card.card), card.card, process});
     }
   }
   return sightings;

@@ -130,13 +130,13 @@ class FakeDevices final : public SliceDevices {
 class FakeProcesses final : public Processes {
  public:
   [[nodiscard]] std::string command(std::int32_t) const override { return "job"; }
-  [[nodiscard]] std::string slice_seen_by(std::int32_t pid) const override {
+  [[nodiscard]] std::vector<std::string> slices_seen_by(std::int32_t pid) const override {
     const auto found = sees.find(pid);
-    return found != sees.end() ? found->second : std::string();
+    return found != sees.end() ? found->second : std::vector<std::string>();
   }
   void kill(std::int32_t pid) override { killed.insert(pid); }
   std::set<std::int32_t> killed;
-  std::map<std::int32_t, std::string> sees;  // the slice in whose container the process is
+  std::map<std::int32_t, std::vector<std::string>> sees;  // the slices of the process's container
 };
 
 }  // namespace carve::fakes

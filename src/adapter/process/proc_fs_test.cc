@@ -1,0 +1,73 @@
+#include "adapter/process/proc_fs.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "adapter/process/text_file.h"
+
+namespace carve {
+namespace {
+
+using Ids = std::vector<std::string>;
+
+TEST(SlicesInMounts, AContainerHasThoseThatWereMountedForIt) {
+  EXPECT_EQ(slices_in_mounts(
+                "612 580 0:99 / / rw - overlay overlay rw\n"
+                "640 612 0:31 /slices/s-1a-7 /run/carve/slices/s-1a-7 ro,nosuid - tmpfs tmpfs rw\n"
+                "641 612 0:31 /slices/s-1a-9 /run/carve/slices/s-1a-9 ro,nosuid - tmpfs tmpfs rw\n"),
+            (Ids{"s-1a-7", "s-1a-9"}));
+}
+
+TEST(SlicesInMounts, TheHostAndWhatATenantMountsItselfAreNone) {
+  // The host's own tmpfs for all slices, another's folder under a name that is not its own, a file deeper down.
+  EXPECT_EQ(slices_in_mounts("30 1 0:31 / /run/carve rw - tmpfs tmpfs rw\n"
+                             "31 30 0:32 / /run/carve/slices rw - tmpfs tmpfs rw\n"
+                             "640 612 0:31 /slices/s-1a-7 /run/carve/slices/s-1a-8 ro - tmpfs tmpfs rw\n"
+                             "641 612 0:31 /x/s /run/carve/slices/s-1a-8/s ro - tmpfs tmpfs rw\n"
+                             "642 612 0:31\n\n"),
+            Ids());
+}
+
+TEST(ProcFsTest, AProcessInAMountNamespaceOfItsOwnIsTold) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount";
+  char name[] = "/tmp/carve-seen-XXXXXX";
+  const std::string folder = ::mkdtemp(name);
+  ASSERT_TRUE(make_folders(folder + "/s-1a-7", 0755));
+  int ready[2];
+  int done[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(done), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(done[1]);
+    const bool mounted = ::unshare(CLONE_NEWNS) == 0 &&
+                         ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         ::mount("tmpfs", "/run", "tmpfs", 0, nullptr) == 0 &&
+                         make_folders("/run/carve/slices/s-1a-7", 0755).has_value() &&
+                         make_folders("/run/carve/slices/a-decoy", 0755).has_value() &&
+                         ::mount((folder + "/s-1a-7").c_str(), "/run/carve/slices/s-1a-7", nullptr, MS_BIND,
+                                 nullptr) == 0;
+    char byte = mounted ? 'y' : 'n';
+    if (::write(ready[1], &byte, 1) == 1) static_cast<void>(!::read(done[0], &byte, 1));
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'y');
+  EXPECT_EQ(ProcFs().slices_seen_by(child), Ids{"s-1a-7"});
+  EXPECT_EQ(ProcFs().slices_seen_by(1), Ids());
+  ::close(done[1]);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(ProcFs().slices_seen_by(child), Ids());
+  ::rmdir((folder + "/s-1a-7").c_str());
+  ::rmdir(folder.c_str());
+}
+
+}  // namespace
+}  // namespace carve
