@@ -176,7 +176,9 @@ class TlsChannel final : public Channel {
     error_code wrong;
     const auto address = asio::ip::make_address(endpoint_.host, wrong);
     const auto port = static_cast<std::uint16_t>(std::stoi(endpoint_.port));
-    if (!wrong) return tcp::resolver::results_type::create(tcp::endpoint(address, port), endpoint_.host, endpoint_.port);
+    if (!wrong) {
+      return tcp::resolver::results_type::create(tcp::endpoint(address, port), endpoint_.host, endpoint_.port);
+    }
     tcp::resolver::results_type found;
     CARVE_TRY_VOID(run("resolve", patience, [&](auto done) {
       resolver_.async_resolve(endpoint_.host, endpoint_.port,

@@ -62,8 +62,9 @@ class KubeClient final : public KubeApi {
   Result<std::string> call(const char* method, const std::string& path, const Query& query, const char* type,
                            const std::string& body) {
     CARVE_TRY(auto target, codec::kube_target(path, query));
-    return caller_.call({.method = method, .target = std::move(target), .content_type = type, .body = body, .token = {}},
-                        caller_.limits().call);
+    HttpRequest request{
+        .method = method, .target = std::move(target), .content_type = type, .body = body, .token = {}};
+    return caller_.call(std::move(request), caller_.limits().call);
   }
 
   Caller caller_;
