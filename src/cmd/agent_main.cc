@@ -4,9 +4,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "abi/page.h"
@@ -20,7 +22,9 @@
 #include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
 #include "app/agent/agent.h"
+#include "adapter/kube/kube_client.h"
 #include "cmd/arbiter_main.h"
+#include "cmd/node_doors.h"
 #include "cmd/options.h"
 
 // carve agent: everything wired, until SIGTERM.
@@ -72,8 +76,9 @@ std::string library_source(const HostOptions& options) {
   return own_folder() + "/../lib/carve";
 }
 
-AgentConfig config_of(const HostOptions& options) {
+AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   AgentConfig config;
+  config.gives_cards = gives_cards;
   config.runtime_folder = options.runtime_dir;
   config.slices_folder = options.slices_dir();
   config.masking_socket = options.runtime_dir + "/mask";
@@ -120,9 +125,28 @@ Result<void> make_folders_for(const HostOptions& options) {
   return make_mask(options.runtime_dir + "/mask");
 }
 
+/// The kubelet's doors of this node, served on a thread of their own.
+struct Doors {
+  DoorOptions options;
+  std::unique_ptr<KubeApi> api;
+};
+
+/// nullopt: no node, no doors.
+///   errors  kInvalidArgument: the flags, or the kubeconfig; kNotFound: neither a kubeconfig nor a pod's account
+Result<std::optional<Doors>> doors_of(const NodeOptions& node, Clock& clock, Log& log) {
+  if (node.name.empty()) return std::nullopt;
+  Doors doors;
+  doors.options.node = node.name;
+  doors.options.kubelet_dir = node.kubelet_dir;
+  doors.options.unique = node.instance;
+  CARVE_TRY_VOID(parse_doors(node.doors, &doors.options));
+  CARVE_TRY(doors.api, kube::open(node.kubeconfig, clock, log));
+  return doors;
+}
+
 }  // namespace
 
-int run_agent(const HostOptions& given) {
+int run_agent(const HostOptions& given, const NodeOptions& node) {
   HostOptions options = given;
   default_access(&options);
   sigset_t stop_signals;
@@ -134,6 +158,8 @@ int run_agent(const HostOptions& given) {
 
   Log log;
   SystemClock clock;
+  auto doors = doors_of(node, clock, log);
+  if (!doors) return report(doors.error());
   if (auto made = make_folders_for(options); !made) return report(made.error());
   auto file = JournalFile::open(options.state_dir + "/journal.d");
   if (!file) return report({file.error().code, "journal: " + file.error().what});
@@ -143,7 +169,7 @@ int run_agent(const HostOptions& given) {
   const auto pages = make_pages(options);
   CdiFiles devices(options.cdi_dir);
   ProcFs processes;
-  const AgentConfig config = config_of(options);
+  const AgentConfig config = config_of(options, !doors->has_value());
   const std::string library = config.library_folder;
   Agent agent(config, AgentWorld{gpu, *pages, cgroups ? cgroups->get() : nullptr,
                                  cgroups ? std::string() : cgroups.error().what, journal, devices, processes,
@@ -154,16 +180,29 @@ int run_agent(const HostOptions& given) {
   auto server = api::Server::open(options.agent_socket(), agent, log);
   if (!server) return report(server.error());
   log.info("agent serves", {{"socket", options.agent_socket()}});
+  int exit_code = kExitOk;
   {
     const std::jthread serving([&](const std::stop_token& stop) { (*server)->run(stop); });
     const std::jthread reaping([&](const std::stop_token& stop) { agent.run_reaper(stop); });
     const std::jthread watching([&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
+    std::atomic<bool> failed = false;
+    std::jthread kubelet;
+    if (*doors) {
+      kubelet = std::jthread([&](const std::stop_token& stop) {
+        if (auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop); !served) {
+          log.error("the kubelet's doors cannot be opened", {{"error", served.error().what}});
+          failed = true;
+          ::kill(::getpid(), SIGTERM);  // the DaemonSet starts it again, and shows that it failed
+        }
+      });
+    }
     int signal = 0;
     ::sigwait(&stop_signals, &signal);
     log.info("agent stops", {{"signal", signal}});
+    exit_code = failed ? kExitFailed : kExitOk;
   }
   ::unlink((options.runtime_dir + "/mask").c_str());
-  return kExitOk;
+  return exit_code;
 }
 
 }  // namespace carve::cmd

@@ -19,6 +19,7 @@ struct Everything {
   SliceOptions create, remove, list;
   ViewOptions inspect, top, doctor, version;
   HostOptions agent, arbiter;
+  NodeOptions node;
   std::string arbiter_trace;
   std::string worker_root;
   bool standalone = false;
@@ -94,6 +95,22 @@ void output_flag(CLI::App* app, std::string* output, const std::vector<std::stri
       });
 }
 
+void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
+  app->add_option("--node-name", node->name, "the Node's name: serve the kubelet of this node")
+      ->type_name("NAME")
+      ->excludes(standalone);
+  app->add_option("--kubeconfig", node->kubeconfig, "how to reach the API server; without: as a pod of the cluster")
+      ->type_name("FILE");
+  app->add_option("--doors", node->doors, "how containers reach their slices: dra, slots, or dra,slots")
+      ->type_name("LIST")
+      ->capture_default_str();
+  app->add_option("--kubelet-dir", node->kubelet_dir, "the kubelet's --root-dir")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  app->add_option("--instance", node->instance, "a word of this agent's own in its sockets' names: the pod's UID")
+      ->type_name("WORD");
+}
+
 void server_commands(CLI::App& app, Everything& all) {
   auto* up = app.add_subcommand("up", "start Carve on this machine and keep it running (foreground)");
   host_flags(up, &all.up.host, true);
@@ -114,9 +131,12 @@ void server_commands(CLI::App& app, Everything& all) {
   down->add_flag("--force", all.down.force, "end all slices, with their processes");
   down->footer("Examples:\n  carve down\n  carve down --force");
   auto* agent = app.add_subcommand("agent", "the agent process (started by `carve up`)");
-  agent->add_flag("--standalone", all.standalone, "without a kubelet; the only mode there is today");
+  auto* standalone = agent->add_flag("--standalone", all.standalone, "without a kubelet: as `carve up` starts it");
   host_flags(agent, &all.agent, true);
-  agent->footer("Example:\n  carve agent --standalone --runtime-dir /run/carve");
+  node_flags(agent, &all.node, standalone);
+  agent->footer(
+      "Examples:\n  carve agent --standalone --runtime-dir /run/carve\n  carve agent --node-name n1 --doors dra\n"
+      "  carve agent --node-name n1 --kubeconfig /etc/carve/kubeconfig");
   auto* arbiter = app.add_subcommand("arbiter", "the arbiter process (started by `carve up`)");
   host_flags(arbiter, &all.arbiter, false);
   arbiter
@@ -250,7 +270,7 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
   const Row rows[] = {
       {"up", &all.up.host, [&] { return run_up(all.up); }},
       {"down", &all.down.host, [&] { return run_down(all.down); }},
-      {"agent", &all.agent, [&] { return run_agent(all.agent); }},
+      {"agent", &all.agent, [&] { return run_agent(all.agent, all.node); }},
       {"arbiter", &all.arbiter, [&] { return run_arbiter(all.arbiter, all.arbiter_trace); }},
       {"run", &all.run.host, [&] { return run_command(all.run); }},
       {"create", &all.create.host, [&] { return slice_create(all.create); }},

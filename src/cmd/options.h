@@ -80,9 +80,18 @@ struct ViewOptions {
   std::string every = "1s";
 };
 
+/// The agent as a node of Kubernetes. Empty name: on a machine by itself, as `carve up` starts it.
+struct NodeOptions {
+  std::string name;
+  std::string kubeconfig;  // empty: as a pod of the cluster
+  std::string doors = "dra,slots";
+  std::string kubelet_dir = "/var/lib/kubelet";
+  std::string instance;  // in the names of the DRA door's sockets: two agents during an upgrade
+};
+
 int run_up(const UpOptions& options);
 int run_down(const DownOptions& options);
-int run_agent(const HostOptions& options);
+int run_agent(const HostOptions& options, const NodeOptions& node = {});
 int run_worker(const std::string& driver_root);
 int run_command(const RunOptions& options);
 int slice_create(const SliceOptions& options);
