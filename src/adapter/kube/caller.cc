@@ -108,7 +108,12 @@ Result<HttpResponse> Caller::once(HttpRequest& request, const Patience& patience
     const bool ended = !response && response.error().code == Code::kUnavailable && !channel->answered();
     if (!ended || !can_repeat) return response;
   }
-  CARVE_TRY(auto channel, Channel::connect(credentials.endpoint, std::move(identity), patience));
+  auto connected = Channel::connect(credentials.endpoint, std::move(identity), patience);
+  if (!connected) {
+    access_.doubt();  // perhaps the authority is a new one
+    return tl::unexpected(connected.error());
+  }
+  auto channel = std::move(*connected);
   auto response = channel->exchange(request, false, kLargestAnswer, patience);
   if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
   return response;
@@ -143,7 +148,12 @@ Result<std::unique_ptr<Channel>> Caller::stream(HttpRequest request, const std::
   CARVE_TRY(const auto credentials, access_.current());
   CARVE_TRY(auto identity, this->identity(credentials));
   request.token = credentials.token;
-  CARVE_TRY(auto channel, Channel::connect(credentials.endpoint, std::move(identity), patience));
+  auto connected = Channel::connect(credentials.endpoint, std::move(identity), patience);
+  if (!connected) {
+    access_.doubt();  // perhaps the authority is a new one
+    return tl::unexpected(connected.error());
+  }
+  auto channel = std::move(*connected);
   CARVE_TRY(const auto response, channel->exchange(request, true, kLargestAnswer, patience));
   if (response.status == 200) return channel;
   if (response.status == 401) access_.doubt();
