@@ -6,10 +6,11 @@ namespace carve::codec {
 
 Result<void> Lines::add(std::string_view piece) {
   held_ += piece;
-  // What is whole can be taken; what has only begun must not grow for ever.
-  const auto last = held_.rfind('\n');
-  const auto begun = last == std::string::npos || last < start_ ? held_.size() - start_ : held_.size() - last - 1;
-  if (begun > longest_) return fail(Code::kResourceExhausted, fmt::format("a line of more than {} bytes", longest_));
+  // What is whole can be taken; what has only begun must not grow for ever. Only the piece is looked at: a
+  // line that comes in a thousand pieces costs no thousand looks at all of it.
+  const auto last = piece.rfind('\n');
+  begun_ = last == std::string_view::npos ? begun_ + piece.size() : piece.size() - last - 1;
+  if (begun_ > longest_) return fail(Code::kResourceExhausted, fmt::format("a line of more than {} bytes", longest_));
   return {};
 }
 

@@ -24,6 +24,7 @@ class Lines {
   std::size_t longest_;
   std::string held_;
   std::size_t start_ = 0;    // of the line that comes next
+  std::size_t begun_ = 0;    // bytes of the line that has not ended
   std::size_t scanned_ = 0;  // no line's end before here
 };
 
