@@ -1,4 +1,7 @@
-"""The API server's client before a server and a proxy that misbehave. Usage: cases.py KUBE_PROBE [unittest's own words]"""
+"""The API server's client before a server and a proxy that misbehave.
+
+Usage: cases.py KUBE_PROBE [unittest's own words]
+"""
 import json
 import sys
 import tempfile

@@ -174,7 +174,8 @@ class RealServer(unittest.TestCase):
             # (a write that changes nothing is no write: the API server would let it pass)
             seen["spec"]["holderIdentity"] = "two"
             # both saw the same version; who comes second has lost
-            first = one.start("replace", path, body=json.dumps(dict(seen, spec=dict(seen["spec"], holderIdentity="three"))))
+            third = dict(seen, spec=dict(seen["spec"], holderIdentity="three"))
+            first = one.start("replace", path, body=json.dumps(third))
             second = two.start("replace", path, body=json.dumps(seen))
             outcomes = sorted("ok" if "ok" in answer else answer["code"]
                               for answer in (one.answer(first), two.answer(second)))
