@@ -78,7 +78,7 @@ void Arbiter::step(std::uint64_t now_ns, const Observation* observations) {
   started_ = true;
   // Somebody waited, so this step was due within a quantum. A longer gap is the arbiter's own (stopped, starved):
   // the slices went on at their last rates meanwhile, and nobody owes the others what nobody ruled over.
-  if (now - last_ > abi::kHeartbeatMissedNs && best_waiting(last_) >= 0) last_ = now - tuning_.quantum;
+  if (now - last_ > abi::kHeartbeatMissedNs && best_waiting(last_) >= 0) forget_gap(now, observations);
   charge(now, observations);
   observe(now, observations);
   rule_holder(now);
@@ -86,6 +86,19 @@ void Arbiter::step(std::uint64_t now_ns, const Observation* observations) {
   publish(now);
   plan_next_step(now);
   last_ = now;
+}
+
+// What was measured meanwhile is not settled later either: each measured the others' time with its own.
+void Arbiter::forget_gap(std::uint64_t now, const Observation* observations) {
+  last_ = now - tuning_.quantum;
+  for (int i = 0; i < end_; ++i) {
+    Slice& slice = slices_[i];
+    slice.busy_ns = observations[i].busy_ns;
+    slice.presumed = 0;
+    slice.worked = 0;
+    slice.unused_turn = 0;
+    slice.settled_at = last_;
+  }
 }
 
 // Two slices whose work overlapped shared the card: the hardware gives equal time slices, so each is charged

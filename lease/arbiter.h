@@ -106,6 +106,7 @@ class Arbiter {
     Grant grant;
   };
 
+  void forget_gap(std::uint64_t now, const Observation* observations);
   void charge(std::uint64_t now, const Observation* observations);
   void settle(Slice& slice, std::uint64_t now);
   void charge_use(Slice& slice, std::uint64_t nanoseconds);         // what it did: tokens

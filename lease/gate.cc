@@ -214,7 +214,8 @@ void Gate::learn(const Segment& segment, std::uint64_t measured_ns) {
     const std::uint64_t key = segment.keys[i];
     if (!known[i]) {
       costs_.learn(key, max_of(left_ns / max_of(cold_operations, 1), 1));
-    } else if (cold_operations == 0 && segment.estimate_ns != 0) {
+    } else if (cold_operations == 0 && segment.estimate_ns != 0 && !on_its_own()) {
+      // Without an arbiter others compute at the same time, and their time lies between our markers too.
       const double ratio = static_cast<double>(measured_ns) / static_cast<double>(segment.estimate_ns);
       costs_.learn(key, static_cast<std::uint64_t>(static_cast<double>(costs_.estimate_ns(key)) * ratio));
     }

@@ -112,12 +112,12 @@ TEST_F(Share, AStoppedArbiterLeavesTheLastRates) {
   std::this_thread::sleep_for(std::chrono::seconds(1));
   std::uint64_t since = driver_now_ns();
   std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
-  // Each goes on by itself. They overlap on the card now and measure each other's time as theirs, so they get less
-  // than their rate; never more.
+  // Each goes on by itself, at most at its rate. They overlap on the card now: it is full, and switches between them.
   for (const auto& [pid, rate] : {std::pair{one, 30.0}, std::pair{other, 70.0}}) {
     for (const double share : delivered(pid, since, 1000)) {
+      std::printf("  arbiter stopped, rate %.0f %%: %.1f\n", rate, share);
       EXPECT_LE(share, rate + kPerSecond);
-      EXPECT_GE(share, rate / 2);
+      EXPECT_GE(share, rate * 2 / 3);
     }
   }
   kill(arbiter.pid(), SIGCONT);
