@@ -44,8 +44,13 @@ const char* to_string(BreachKind kind) {
   return "breach";
 }
 
+bool Watchdog::convicted(const Key& key) const {
+  const auto found = strikes_.find(key);
+  return found != strikes_.end() && found->second.reported != Clock::Time{};
+}
+
 bool Watchdog::lasted(const Key& key, Clock::Duration need, Clock::Time now) {
-  auto [it, fresh] = strikes_.try_emplace(key, Strike{now, now, Clock::Time{}});
+  auto [it, fresh] = strikes_.try_emplace(key, Strike{now, now, Clock::Time{}, 0});
   Strike& strike = it->second;
   strike.last_round = now;
   if (now - strike.since < need) return false;
@@ -98,17 +103,26 @@ std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
       const double allowed = card.share == ShareClass::kFixed
                                  ? std::min<double>(card.compute.hundredths(), std::max(told, 1.0))
                                  : std::max(told, static_cast<double>(card.guarantee().hundredths()));
-      if (sum.sm_percent > allowed + bounds_.compute_points &&
-          lasted({BreachKind::kCompute, slice.id, card.card, 0}, bounds_.compute_for, now)) {
+      const Key key{BreachKind::kCompute, slice.id, card.card, 0};
+      const double points = convicted(key) ? bounds_.compute_points_again : bounds_.compute_points;
+      if (sum.sm_percent <= allowed + points) continue;
+      const bool breach = lasted(key, bounds_.compute_for, now);
+      // After a freeze the driver's average still has some of it: the most that was seen is what it uses.
+      double& most = strikes_.at(key).seen;
+      most = std::max(most, sum.sm_percent);
+      if (breach) {
         breaches.push_back({BreachKind::kCompute, slice.id, card.card, sum.pids,
                             fmt::format("uses {:.0f} % of {}, {:.0f} % by its own account, {} allowed",
                                         sum.sm_percent, card.card.str(), told, card.compute.hundredths()),
-                            static_cast<double>(card.compute.hundredths()), sum.sm_percent});
+                            static_cast<double>(card.compute.hundredths()), most});
       }
     }
   }
   // What was not seen in this round starts anew.
-  std::erase_if(strikes_, [&](const auto& entry) { return entry.second.last_round != now; });
+  std::erase_if(strikes_, [&](const auto& entry) {
+    const bool frozen = std::get<0>(entry.first) == BreachKind::kCompute && convicted(entry.first);
+    return now - entry.second.last_round > (frozen ? bounds_.compute_forgiven_after : Clock::Duration::zero());
+  });
   return breaches;
 }
 

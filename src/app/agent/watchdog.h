@@ -54,6 +54,10 @@ struct WatchBounds {
   // the next correction; above the limit by more than this is a breach.
   Bytes per_process = Bytes::mib(256);
   double compute_points = 25;  // NVML's samples are coarse
+  // Who was once seen to breach compute is frozen for a part of every second, and uses nothing then: for so long
+  // after it was last seen the breach goes on, and fewer points are enough.
+  Clock::Duration compute_forgiven_after = std::chrono::seconds(3);
+  double compute_points_again = 15;
 };
 
 class Watchdog {
@@ -74,7 +78,9 @@ class Watchdog {
     Clock::Time since;
     Clock::Time last_round;
     Clock::Time reported;
+    double seen = 0;  // kCompute: the most in any round
   };
+  [[nodiscard]] bool convicted(const Key& key) const;
   bool lasted(const Key& key, Clock::Duration need, Clock::Time now);
 
   WatchBounds bounds_;
