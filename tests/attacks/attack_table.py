@@ -27,6 +27,7 @@ ATTACKS = {
     "dlmopen": "held", "get-proc-address": "held", "versioned-name": "held", "fork": "held",
     "exec-child": "held", "setuid-child": "held",
     "driver-file-after": "either", "driver-file-before": "either", "own-copy": "either", "static-client": "either",
+    "registered-memory": "either",
     "pages-truncated": "either", "pages-locked": "either", "pages-noise": "either", "pages-lied": "either",
     "grant-written": "held", "stopped-in-lease": "either",
 }

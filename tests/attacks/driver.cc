@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
+
 namespace carve::attacks {
 namespace {
 
@@ -42,6 +44,16 @@ constexpr char kModule[] =
     "// carve.duration_us=500\n.version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry carve_spin_500us()\n{\n  ret;\n}\n";
 
+int load_kernel(const Find& find, void** function) {
+  if (const int status = open_device(find)) return status;
+  const auto load = entry<ModuleLoad>(find, "cuModuleLoadData");
+  const auto get = entry<GetFunction>(find, "cuModuleGetFunction");
+  if (!load || !get) return kNotFound;
+  void* module = nullptr;
+  if (const int status = load(&module, kModule)) return status;
+  return get(function, module, "carve_spin_500us");
+}
+
 }  // namespace
 
 Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step) {
@@ -62,17 +74,28 @@ Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step) {
 }
 
 int launch_kernels(const Find& find, unsigned launches) {
-  if (const int status = open_device(find)) return status;
-  const auto load = entry<ModuleLoad>(find, "cuModuleLoadData");
-  const auto get = entry<GetFunction>(find, "cuModuleGetFunction");
-  const auto launch = entry<Launch>(find, "cuLaunchKernel");
-  if (!load || !get || !launch) return kNotFound;
-  void* module = nullptr;
   void* function = nullptr;
-  if (const int status = load(&module, kModule)) return status;
-  if (const int status = get(&function, module, "carve_spin_500us")) return status;
-  for (unsigned i = 0; i < launches; ++i) {
+  if (const int status = load_kernel(find, &function)) return status;
+  const auto launch = entry<Launch>(find, "cuLaunchKernel");
+  for (unsigned i = 0; launch && i < launches; ++i) {
     if (const int status = launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr)) return status;
+  }
+  return launch ? 0 : kNotFound;
+}
+
+int compute_for(const Find& find, std::uint64_t milliseconds) {
+  using Synchronize = int (*)();
+  void* function = nullptr;
+  if (const int status = load_kernel(find, &function)) return status;
+  const auto launch = entry<Launch>(find, "cuLaunchKernel");
+  const auto synchronize = entry<Synchronize>(find, "cuCtxSynchronize");
+  if (!launch || !synchronize) return kNotFound;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  while (std::chrono::steady_clock::now() < end) {
+    for (int i = 0; i < 16; ++i) {
+      if (const int status = launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr)) return status;
+    }
+    if (const int status = synchronize()) return status;
   }
   return 0;
 }

@@ -159,6 +159,24 @@ int own_copy(const Options& o) {
   return 0;
 }
 
+// An honest user of the library, as far as it can tell: it said hello and holds a little. The rest it takes from the
+// driver's own file.
+void* after_a_hello(const Options& o) {
+  void* const library = dlopen(kLinkName, RTLD_NOW);
+  if (!library || take_memory(in_handle(library), o.step, o.step).bytes == 0) return nullptr;
+  return dlopen(kPrivateFile, RTLD_NOW);
+}
+
+int registered_memory(const Options& o) { return through("registered-memory", after_a_hello(o), o); }
+
+int registered_compute(const Options& o) {
+  void* const driver = after_a_hello(o);
+  if (!driver) return precondition_missing("registered-compute", "the driver's file cannot be opened");
+  std::printf("{\"attack\":\"registered-compute\",\"pid\":%d}\n", getpid());
+  std::fflush(stdout);
+  return compute_for(in_handle(driver), o.hold_ms) == 0 ? 0 : 3;
+}
+
 constexpr Attack kAttacks[] = {
     {"plain", plain},
     {"cleared-environment", cleared_environment},
@@ -173,6 +191,8 @@ constexpr Attack kAttacks[] = {
     {"driver-file-after", driver_file_after},
     {"driver-file-before", driver_file_before},
     {"own-copy", own_copy},
+    {"registered-memory", registered_memory},
+    {"registered-compute", registered_compute},
     {"pages-truncated", pages_truncated},
     {"pages-locked", pages_locked},
     {"pages-noise", pages_noise},
