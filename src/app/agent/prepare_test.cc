@@ -251,14 +251,13 @@ TEST(Prepare, KilledAtAnyStepTheKubeletsNextCallsBringItToOneStory) {
     steps = machine.fate.step;
   }
   ASSERT_GT(steps, 8);
-  static std::vector<Agent*> corpses;
   for (int die_at = 1; die_at <= steps; ++die_at) {
     Machine machine;
     auto agent = machine.start();
     machine.fate.die_at = die_at;
     EXPECT_THROW(live(*agent), Killed) << die_at;
     machine.fate.die_at = 0;
-    corpses.push_back(agent.release());
+    fakes::leave_dead(std::move(agent));
     auto next = machine.start();
     ASSERT_TRUE(next) << die_at;
     next->watch();
