@@ -9,7 +9,7 @@ repeated=()
 # ctest_stage PRESET SELECTION: all tests of build/PRESET that SELECTION (ctest's own flags) picks.
 #
 # Tests of shares in real time can miss a bound when something else takes the machine's two cores for a moment: a
-# test that fails may run once more, and is named in the closing lines when it needed that.
+# test that fails may run twice more, and is named in the closing lines when it needed that.
 ctest_stage() {
   local preset=$1 selection=$2 report log
   report=$CARVE_ROOT/build/$preset/results.xml
@@ -18,7 +18,7 @@ ctest_stage() {
   rm -f "$report"
   # shellcheck disable=SC2086
   (cd "$CARVE_ROOT/build/$preset" &&
-   ctest --output-on-failure --timeout 600 -j "$(nproc)" --repeat until-pass:2 --output-junit "$report" $selection) |
+   ctest --output-on-failure --timeout 600 -j "$(nproc)" --repeat until-pass:3 --output-junit "$report" $selection) |
     tee "$log"
   [ -s "$report" ] || { failed=$((failed + 1)); failures+=("$preset: no test report"); return; }
   while IFS=$'\t' read -r state name reason; do
@@ -52,7 +52,7 @@ bench_stage() {
 summary() {
   echo
   [ ${#skips[@]} -eq 0 ] || { echo "skipped, and why:"; printf '  %s\n' "${skips[@]}"; }
-  [ ${#repeated[@]} -eq 0 ] || { echo "passed only the second time:"; printf '  %s\n' "${repeated[@]}"; }
+  [ ${#repeated[@]} -eq 0 ] || { echo "passed only when run again:"; printf '  %s\n' "${repeated[@]}"; }
   [ ${#failures[@]} -eq 0 ] || { echo "failed:"; printf '  %s\n' "${failures[@]}"; }
   echo "took $(($1 / 60)) min $(($1 % 60)) s on $(nproc) cores"
   echo "$passed passed, $failed failed, $skipped skipped"
