@@ -50,6 +50,12 @@ class NodeDisasters(RingTest):
             self.assertFalse(self.kube.ready())
         self.new_pod_runs()
 
+    def start_driver(self, node):
+        """The scenarios after this one find the ring as it was."""
+        profile = self.ring.state.content["simulate"]
+        if profile:
+            node.start_simulator(self.ring.build, profile)
+
     def test_reboot(self):
         """The pod's container is another one afterwards, the boot id too; /run began empty."""
         before = self.container_id()
@@ -57,7 +63,7 @@ class NodeDisasters(RingTest):
         self.node.outside("/run/ring-left-over").touch()
         always = self.create(pod(self.name(), node="n1", restartPolicy="Always"))["metadata"]["name"]
         self.wait_ready(always)
-        disaster.reboot(self.node, lambda node: None)
+        disaster.reboot(self.node, self.start_driver)
         self.assertFalse(self.node.outside("/run/ring-left-over").exists())
         self.assertNotEqual(self.node.run(["cat", "/proc/sys/kernel/random/boot_id"]).stdout, old_boot)
         wait_for("the pod runs again", 120, lambda: self.kube.get("Pod", always)["status"]
