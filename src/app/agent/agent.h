@@ -116,6 +116,7 @@ class Agent final : public AgentApi, public NodeSlices {
   Result<Prepared> prepare_new(LiveSlice slice);
   Result<Prepared> prepare_again(const LiveSlice& there, const LiveSlice& wanted);
   [[nodiscard]] const LiveSlice* part_of(const Owner& owner, const std::string& part) const;  // under state_
+  [[nodiscard]] std::vector<Slice> slices_beside(const LiveSlice& slice) const;  // its owner's others; under state_
   Result<std::set<std::int32_t>> processes_in(const std::set<std::string>& ids);
   Result<void> end_owner(const Owner& owner);
   // restore.cc

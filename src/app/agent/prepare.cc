@@ -115,17 +115,15 @@ Result<Prepared> Agent::prepare_again(const LiveSlice& there, const LiveSlice& w
     return fail(Code::kAborted,
                 fmt::format("part {}: its slice {} is ending; try again", there.part, there.id));
   }
+  // Not bring_up(): what fails here must not take down a slice that may be in use.
   SliceDevice device;
+  PageOrder order;
   {
     const std::lock_guard lock(state_);
     device = device_of(there);
+    order = order_of(there);
   }
   if (!there.whole() && put_.count(there.id) == 0) {
-    PageOrder order;
-    {
-      const std::lock_guard lock(state_);
-      order = order_of(there);
-    }
     CARVE_TRY_VOID(world_.pages.put(order));
     put_.insert(there.id);
   }
@@ -135,7 +133,6 @@ Result<Prepared> Agent::prepare_again(const LiveSlice& there, const LiveSlice& w
 
 Result<Prepared> Agent::prepare_new(LiveSlice slice) {
   std::vector<Slice> all;  // of the owner: the record replaces what stood there
-  std::vector<Slice> before;
   {
     const std::lock_guard lock(state_);
     if (slices_.count(slice.id) != 0) {
@@ -151,14 +148,10 @@ Result<Prepared> Agent::prepare_new(LiveSlice slice) {
                                 to_string(world_.gpu.state()), world_.gpu.reason()));
       }
     }
-    for (const auto& [id, other] : slices_) {
-      if (other.holder == slice.holder)
-        before.insert(before.end(), other.slices.begin(), other.slices.end());
-    }
+    all = slices_beside(slice);
     CARVE_TRY_VOID(ledger_.add(slice.slices));
     slice.made = world_.clock.now();
   }
-  all = before;
   all.insert(all.end(), slice.slices.begin(), slice.slices.end());
   Result<void> done;
   if (auto record = record_of(0, all); !record) {
@@ -182,15 +175,21 @@ Result<Prepared> Agent::prepare_new(LiveSlice slice) {
   return prepared;
 }
 
+std::vector<Slice> Agent::slices_beside(const LiveSlice& slice) const {
+  std::vector<Slice> beside;
+  for (const auto& [id, other] : slices_) {
+    if (other.holder == slice.holder && id != slice.id) {
+      beside.insert(beside.end(), other.slices.begin(), other.slices.end());
+    }
+  }
+  return beside;
+}
+
 std::vector<JournalEvent> Agent::events_without(const LiveSlice& slice) const {
   std::vector<Slice> rest;
   {
     const std::lock_guard lock(state_);
-    for (const auto& [id, other] : slices_) {
-      if (other.holder == slice.holder && id != slice.id) {
-        rest.insert(rest.end(), other.slices.begin(), other.slices.end());
-      }
-    }
+    rest = slices_beside(slice);
   }
   std::vector<JournalEvent> events;
   if (const auto record = record_of(0, rest); record) {
