@@ -13,6 +13,7 @@ struct Options {
   std::uint64_t bytes = 2ULL << 30;           // how much to take
   std::uint64_t step = 64ULL << 20;           // at a time
   std::uint64_t hold_ms = 1500;               // how long to keep what was taken
+  unsigned busy = 100;                        // per cent of the time in which to compute
 };
 
 struct Attack {

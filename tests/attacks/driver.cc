@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <chrono>
+#include <thread>
 
 namespace carve::attacks {
 namespace {
@@ -83,19 +84,22 @@ int launch_kernels(const Find& find, unsigned launches) {
   return launch ? 0 : kNotFound;
 }
 
-int compute_for(const Find& find, std::uint64_t milliseconds) {
+int compute_for(const Find& find, std::uint64_t milliseconds, unsigned busy_percent) {
   using Synchronize = int (*)();
   void* function = nullptr;
   if (const int status = load_kernel(find, &function)) return status;
   const auto launch = entry<Launch>(find, "cuLaunchKernel");
   const auto synchronize = entry<Synchronize>(find, "cuCtxSynchronize");
   if (!launch || !synchronize) return kNotFound;
+  if (busy_percent == 0 || busy_percent > 100) return kNotFound;
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   while (std::chrono::steady_clock::now() < end) {
+    const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < 16; ++i) {
       if (const int status = launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr)) return status;
     }
     if (const int status = synchronize()) return status;
+    std::this_thread::sleep_for((std::chrono::steady_clock::now() - begin) * (100 - busy_percent) / busy_percent);
   }
   return 0;
 }

@@ -25,7 +25,7 @@ int launch_kernels(const Find& find, unsigned launches);
 
 /// Keeps device 0 busy with kernels of our own for so many milliseconds of this process' life, a few at a time.
 /// Returns the CUresult that ended it, 0 when the time was over.
-int compute_for(const Find& find, std::uint64_t milliseconds);
+int compute_for(const Find& find, std::uint64_t milliseconds, unsigned busy_percent);
 
 /// Finds by dlsym on `handle`.
 Find in_handle(void* handle);

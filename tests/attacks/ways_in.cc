@@ -174,7 +174,7 @@ int registered_compute(const Options& o) {
   if (!driver) return precondition_missing("registered-compute", "the driver's file cannot be opened");
   std::printf("{\"attack\":\"registered-compute\",\"pid\":%d}\n", getpid());
   std::fflush(stdout);
-  return compute_for(in_handle(driver), o.hold_ms) == 0 ? 0 : 3;
+  return compute_for(in_handle(driver), o.hold_ms, o.busy) == 0 ? 0 : 3;
 }
 
 constexpr Attack kAttacks[] = {

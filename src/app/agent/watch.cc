@@ -172,6 +172,7 @@ void Agent::act(const Breach& breach) {
 void Agent::throttle(const Breach& breach) {
   const double rest = std::clamp(1.0 - breach.allowed / std::max(breach.seen, 1.0), 0.0, 0.9);
   if (!world_.cgroups->freeze(breach.slice, true)) return;
+  watchdog_.frozen(breach, rest);
   const std::lock_guard lock(state_);
   throttled_until_[breach.slice] =
       world_.clock.now() + std::chrono::milliseconds(static_cast<std::int64_t>(rest * 1000));

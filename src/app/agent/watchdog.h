@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "app/agent/compute_case.h"
 #include "base/clock.h"
 #include "core/model/slice.h"
 #include "port/gpu.h"
@@ -49,15 +50,10 @@ struct Breach {
 struct WatchBounds {
   Clock::Duration unregistered_for = std::chrono::milliseconds(200);  // two rounds
   Clock::Duration memory_for = std::chrono::milliseconds(400);
-  Clock::Duration compute_for = std::chrono::seconds(2);
   // What the driver may take for a process beyond what was announced for it (modules, local memory) before
   // the next correction; above the limit by more than this is a breach.
   Bytes per_process = Bytes::mib(256);
-  double compute_points = 25;  // NVML's samples are coarse
-  // Who was once seen to breach compute is frozen for a part of every second, and uses nothing then: for so long
-  // after it was last seen the breach goes on, and fewer points are enough.
-  Clock::Duration compute_forgiven_after = std::chrono::seconds(3);
-  double compute_points_again = 15;
+  ComputeBounds compute;
 };
 
 class Watchdog {
@@ -68,23 +64,38 @@ class Watchdog {
   std::vector<Breach> judge(const std::vector<WatchedSlice>& slices, const std::vector<Sighting>& sightings,
                             Clock::Time now);
 
+  /// The slice is kept from running for this share of the next second (what judge() asked for in `freeze`).
+  void frozen(const Breach& breach, double share);
+
   /// What the driver took beyond what was announced, per slice and card index, from the same sightings.
   [[nodiscard]] static std::map<std::pair<std::string, std::size_t>, Bytes> overheads(
       const std::vector<WatchedSlice>& slices, const std::vector<Sighting>& sightings);
 
  private:
+  /// What NVML says of one slice on one card, all its processes together.
+  struct Sum {
+    Bytes memory;
+    double sm_percent = 0;
+    std::vector<std::int32_t> pids;
+  };
+  using Sums = std::map<std::pair<std::string, CardId>, Sum>;
   using Key = std::tuple<BreachKind, std::string, CardId, std::int32_t>;
   struct Strike {
     Clock::Time since;
     Clock::Time last_round;
     Clock::Time reported;
-    double seen = 0;  // kCompute: the most in any round
   };
-  [[nodiscard]] bool convicted(const Key& key) const;
+  static Sums sums_of(const std::vector<Sighting>& sightings);
+  void judge_process(const WatchedSlice& slice, const Sighting& seen, Clock::Time now, std::vector<Breach>* breaches);
+  void judge_memory(const WatchedSlice& slice, const Slice& card, const Sum& sum, Clock::Time now,
+                    std::vector<Breach>* breaches);
+  void judge_compute(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
+                     std::vector<Breach>* breaches);
   bool lasted(const Key& key, Clock::Duration need, Clock::Time now);
 
   WatchBounds bounds_;
   std::map<Key, Strike> strikes_;
+  std::map<std::pair<std::string, CardId>, ComputeCase> cases_;
 };
 
 }  // namespace carve
