@@ -113,16 +113,35 @@ NvmlWorkerOptions worker_options(const HostOptions& options) {
   worker.args = {"nvml-worker"};
   if (!options.driver_root.empty())
     worker.args.insert(worker.args.end(), {"--driver-root", options.driver_root});
+  if (!options.host_root.empty())
+    worker.args.insert(worker.args.end(), {"--host-root", options.host_root});
   return worker;
 }
 
-Result<void> make_folders_for(const HostOptions& options) {
+/// `runs`: `carve run` is served here, and mounts over folders of this very file system.
+Result<void> make_folders_for(const HostOptions& options, bool runs) {
   CARVE_TRY_VOID(make_folders(options.runtime_dir, 0755));
   CARVE_TRY_VOID(make_folders(options.slices_dir(), 0755));
-  CARVE_TRY_VOID(make_folders(options.state_dir, 0755));
-  CARVE_TRY_VOID(make_folders(options.state_dir + "/journal.d", 0700));
+  if (!runs) return {};
   CARVE_TRY_VOID(mountns::make_mount_points());
   return make_mask(options.runtime_dir + "/mask");
+}
+
+/// The journal, which one agent has at a time. On a node of Kubernetes a new agent is started beside the one that it
+/// takes over from, and waits here until that one has ended; nullopt: told to stop meanwhile.
+Result<std::optional<JournalFile>> open_journal(const HostOptions& options, bool take_over, const sigset_t& stop,
+                                                Log& log) {
+  CARVE_TRY_VOID(make_folders(options.state_dir, 0755));
+  const std::string folder = options.state_dir + "/journal.d";
+  CARVE_TRY_VOID(make_folders(folder, 0700));
+  for (bool told = false;; told = true) {
+    auto file = JournalFile::open(folder);
+    if (file) return std::optional<JournalFile>(std::move(*file));
+    if (file.error().code != Code::kFailedPrecondition || !take_over) return fail_in("journal", file.error());
+    if (!told) log.info("another agent serves this node; taking over when it ends", {{"journal", file.error().what}});
+    const timespec wait = {0, 10'000'000};
+    if (::sigtimedwait(&stop, nullptr, &wait) > 0) return std::optional<JournalFile>();
+  }
 }
 
 /// The kubelet's doors of this node, served on a thread of their own.
@@ -160,16 +179,19 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   SystemClock clock;
   auto doors = doors_of(node, clock, log);
   if (!doors) return report(doors.error());
-  if (auto made = make_folders_for(options); !made) return report(made.error());
-  auto file = JournalFile::open(options.state_dir + "/journal.d");
-  if (!file) return report({file.error().code, "journal: " + file.error().what});
-  JournalOnDisk journal(std::move(*file));
+  const bool node_agent = doors->has_value();
+  auto file = open_journal(options, node_agent, stop_signals, log);
+  if (!file) return report(file.error());
+  if (!file->has_value()) return kExitOk;
+  JournalOnDisk journal(std::move(**file));
+  // Not before: what lies there is the one's that serves.
+  if (auto made = make_folders_for(options, !node_agent); !made) return report(made.error());
   auto cgroups = open_cgroups(options);
   NvmlClient gpu(worker_options(options), clock, log);
   const auto pages = make_pages(options);
-  CdiFiles devices(options.cdi_dir);
+  CdiFiles devices(options.cdi_dir, options.host_root);
   ProcFs processes;
-  const AgentConfig config = config_of(options, !doors->has_value());
+  const AgentConfig config = config_of(options, !node_agent);
   const std::string library = config.library_folder;
   Agent agent(config, AgentWorld{gpu, *pages, cgroups ? cgroups->get() : nullptr,
                                  cgroups ? std::string() : cgroups.error().what, journal, devices, processes,

@@ -96,7 +96,7 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
   const std::map<std::string, std::string*> folders = {
       {"runtime-dir", &o->runtime_dir}, {"state-dir", &o->state_dir},     {"lib-dir", &o->lib_dir},
       {"lib-source", &o->lib_source},   {"driver-root", &o->driver_root}, {"cdi-dir", &o->cdi_dir},
-      {"cgroup-root", &o->cgroup_root}};
+      {"cgroup-root", &o->cgroup_root}, {"host-root", &o->host_root}};
   if (const auto found = folders.find(key); found != folders.end()) {
     if (value.empty() || value[0] != '/') {
       return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
@@ -116,7 +116,7 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
   } else {
     return fail(Code::kInvalidArgument,
                 "unknown key; legal are runtime-dir, state-dir, lib-dir, lib-source, driver-root, cdi-dir, "
-                "cgroup-root, driver-mount, allow, deny, on-memory-breach, on-compute-breach");
+                "cgroup-root, host-root, driver-mount, allow, deny, on-memory-breach, on-compute-breach");
   }
   return {};
 }

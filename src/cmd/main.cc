@@ -22,6 +22,7 @@ struct Everything {
   NodeOptions node;
   std::string arbiter_trace;
   std::string worker_root;
+  std::string worker_host;
   bool standalone = false;
   std::string shell;
 };
@@ -44,6 +45,10 @@ void host_flags(CLI::App* app, HostOptions* host, bool server) {
       ->type_name("FOLDER");
   app->add_option("--driver-root", host->driver_root,
                   "where the driver's libraries are (default: the loader's search)")
+      ->type_name("FOLDER");
+  app->add_option("--host-root", host->host_root,
+                  "in a container: where the host's / is mounted; the driver is looked for there, and what is "
+                  "written for container runtimes names the host's paths")
       ->type_name("FOLDER");
   app->add_option("--cdi-dir", host->cdi_dir, "container devices")
       ->type_name("FOLDER")
@@ -148,6 +153,7 @@ void server_commands(CLI::App& app, Everything& all) {
       app.add_subcommand("nvml-worker", "the process that loads the vendor's library (started by the agent)");
   worker->add_option("--driver-root", all.worker_root, "where the driver's libraries are")
       ->type_name("FOLDER");
+  worker->add_option("--host-root", all.worker_host, "where the host's / is mounted")->type_name("FOLDER");
 }
 
 void client_commands(CLI::App& app, Everything& all) {
@@ -245,7 +251,7 @@ Result<void> check_folders(const HostOptions& host) {
       {"--runtime-dir", &host.runtime_dir}, {"--state-dir", &host.state_dir},
       {"--lib-dir", &host.lib_dir},         {"--lib-source", &host.lib_source},
       {"--driver-root", &host.driver_root}, {"--cdi-dir", &host.cdi_dir},
-      {"--cgroup-root", &host.cgroup_root}};
+      {"--cgroup-root", &host.cgroup_root}, {"--host-root", &host.host_root}};
   for (const auto& [flag, value] : folders) {
     const bool may_be_empty =
         value != &host.runtime_dir && value != &host.state_dir && value != &host.cdi_dir;
@@ -281,7 +287,7 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
       {"doctor", &all.doctor.host, [&] { return doctor(all.doctor); }},
       {"version", &all.version.host, [&] { return version(all.version); }},
   };
-  if (name == "nvml-worker") return run_worker(all.worker_root);
+  if (name == "nvml-worker") return run_worker(all.worker_root, all.worker_host);
   if (name == "completion") {
     std::vector<CompletionNode> nodes;
     collect(&app, "", &nodes);

@@ -30,6 +30,7 @@ struct HostOptions {
   std::string lib_source;                    // folder of libcarve-*.so; beside the executable
   std::string driver_root;                   // where the driver's libraries are; the loader's search
   std::string cdi_dir = "/var/run/cdi";
+  std::string host_root;                   // where the host's files are seen; empty: at their own paths
   std::string cgroup_root;                 // <cgroup2 mount>/carve
   std::vector<std::string> driver_mounts;  // what the driver needs in containers besides
   std::vector<AccessRule> access;          // who may ask; without any: group carve
@@ -92,7 +93,8 @@ struct NodeOptions {
 int run_up(const UpOptions& options);
 int run_down(const DownOptions& options);
 int run_agent(const HostOptions& options, const NodeOptions& node = {});
-int run_worker(const std::string& driver_root);
+/// `host_root`: enters the host's files first, so that the driver is found, and named, as the host does.
+int run_worker(const std::string& driver_root, const std::string& host_root);
 int run_command(const RunOptions& options);
 int slice_create(const SliceOptions& options);
 int slice_delete(const SliceOptions& options);

@@ -1,11 +1,31 @@
 #include <unistd.h>
 
+#include <string>
+
 #include "adapter/nvml/wire.h"
 #include "adapter/nvml/worker.h"
+#include "adapter/process/host_root.h"
 #include "cmd/options.h"
 
 namespace carve::cmd {
 
-int run_worker(const std::string& driver_root) { return nvml::run_worker(nvml::kWorkerSocket, driver_root); }
+namespace {
+
+// A driver that a container installs keeps its files below this folder (its own /).
+constexpr char kDriverContainer[] = "/run/nvidia/driver";
+
+/// After the host's / was entered: the loader of this process knows nothing of the host's cache of libraries, so
+/// that the usual folders are looked into by name.
+std::string driver_of_host() {
+  return ::access((std::string(kDriverContainer) + "/usr").c_str(), F_OK) == 0 ? kDriverContainer : "/";
+}
+
+}  // namespace
+
+int run_worker(const std::string& driver_root, const std::string& host_root) {
+  if (host_root.empty()) return nvml::run_worker(nvml::kWorkerSocket, driver_root);
+  if (const auto entered = enter_host_root(host_root); !entered) return report(entered.error());
+  return nvml::run_worker(nvml::kWorkerSocket, driver_root.empty() ? driver_of_host() : driver_root);
+}
 
 }  // namespace carve::cmd

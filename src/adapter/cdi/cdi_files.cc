@@ -38,7 +38,7 @@ void add_library(json::array& mounts, const std::string& file, const std::string
   }
 }
 
-json::array mounts_of(const SliceDevice& device) {
+json::array mounts_of(const SliceDevice& device, const std::string& host_root) {
   json::array mounts;
   const std::string& version = device.driver_version;
   const bool whole = device.whole;
@@ -55,24 +55,24 @@ json::array mounts_of(const SliceDevice& device) {
     mounts.push_back(mount(device.slice_folder, std::string(abi::kSlicesFolder) + "/" + device.id));
   }
   for (const auto& path : device.driver_mounts) {
-    if (::access(path.c_str(), F_OK) == 0) mounts.push_back(mount(path, path));
+    if (::access((host_root + path).c_str(), F_OK) == 0) mounts.push_back(mount(path, path));
   }
   return mounts;
 }
 
 }  // namespace
 
-std::string CdiFiles::spec_of(const SliceDevice& device) {
+std::string CdiFiles::spec_of(const SliceDevice& device, const std::string& host_root) {
   json::array nodes;
   for (const int minor : device.minors) {
     nodes.push_back(json::object{{"path", "/dev/nvidia" + std::to_string(minor)}});
   }
   for (const char* path : kCommonNodes) {
-    if (::access(path, F_OK) == 0) nodes.push_back(json::object{{"path", path}});
+    if (::access((host_root + path).c_str(), F_OK) == 0) nodes.push_back(json::object{{"path", path}});
   }
   json::object edits{{"env", json::array{"NVIDIA_VISIBLE_DEVICES=void"}},
                      {"deviceNodes", std::move(nodes)},
-                     {"mounts", mounts_of(device)}};
+                     {"mounts", mounts_of(device, host_root)}};
   const json::object spec{
       {"cdiVersion", "0.3.0"},
       {"kind", kCdiKind},
@@ -84,7 +84,7 @@ std::string CdiFiles::path_of(const std::string& id) const { return folder_ + "/
 
 Result<void> CdiFiles::publish(const SliceDevice& device) {
   CARVE_TRY_VOID(make_folders(folder_, 0755));
-  return replace_file(path_of(device.id), spec_of(device), 0644);
+  return replace_file(path_of(device.id), spec_of(device, host_root_), 0644);
 }
 
 Result<void> CdiFiles::withdraw(const std::string& id) {

@@ -43,7 +43,8 @@ struct AccountFile {
 
 class PageFiles {
  public:
-  /// Makes `folder` a tmpfs unless it is one, and a detached read-only clone of that mount.
+  /// Makes a detached read-only clone of `folder`, which gets a tmpfs of its own unless it lies on one already: in a
+  /// container a mount of its own would end with it, while what lies on the host's /run outlives the container.
   ///   errors  kPermissionDenied: mounting needs CAP_SYS_ADMIN
   static Result<PageFiles> open(const std::string& folder);
 
@@ -54,7 +55,7 @@ class PageFiles {
   void remove(const std::string& name) const;
   [[nodiscard]] bool exists(const std::string& name) const;
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Unmounts; for a clean stop without slices.
+  /// Unmounts what open() mounted; for a clean stop without slices.
   void unmount() const;
 
   /// A new account page; `name` shows in /proc/<pid>/maps of its clients.

@@ -18,8 +18,8 @@ AGENT_SOCKET = "/run/carve/agent.sock"
 
 
 def manifests() -> list:
-    """The files that a cluster is installed with: those of deploy/, as long as it has none the ring's own."""
-    return sorted((paths.REPOSITORY / "deploy").glob("*.yaml")) or sorted((paths.HERE / "manifests").glob("*.yaml"))
+    """The files that a cluster is installed with."""
+    return sorted((paths.REPOSITORY / "deploy").glob("*.yaml"))
 
 
 def install_objects(ring) -> None:

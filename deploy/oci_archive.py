@@ -1,0 +1,99 @@
+"""A container image from a folder: an OCI archive, made without a registry, a builder or a daemon.
+
+`ctr -n k8s.io images import FILE` and `podman load -i FILE` read it. Equal content gives an equal file.
+"""
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+# What comes with the C library in every image that has one, whether or not a program of it asks for it: a library that
+# is loaded later may, and must not meet another version of it.
+C_LIBRARY = ("libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6")
+PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def _digest(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(data)
+    archive.addfile(entry, io.BytesIO(data))
+
+
+def _layer(root: Path) -> bytes:
+    """The folder as a tar: owned by root, without times, in order, so that equal content has an equal digest."""
+    def plain(entry):
+        entry.uid = entry.gid = entry.mtime = 0
+        entry.uname = entry.gname = ""
+        return entry
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(root.rglob("*")):
+            archive.add(path, arcname=str(path.relative_to(root)), recursive=False, filter=plain)
+    return buffer.getvalue()
+
+
+def write(root: Path, name: str, target: Path, entrypoint=(), environment=(), user="", labels=None,
+          compress=False) -> None:
+    """Writes `root` as an OCI archive with the image name `name` (with a host part and a tag, as the runtimes want)."""
+    layer = _layer(root)
+    stored = gzip.compress(layer, 9, mtime=0) if compress else layer
+    config = json.dumps({
+        "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+        "config": {"Entrypoint": list(entrypoint), "User": user, "Env": [PATH, *environment],
+                   **({"Labels": labels} if labels else {})},
+    }).encode()
+    manifest = json.dumps({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": _digest(config),
+                   "size": len(config)},
+        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar" + ("+gzip" if compress else ""),
+                    "digest": _digest(stored), "size": len(stored)}]}).encode()
+    index = json.dumps({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": _digest(manifest),
+                       "size": len(manifest), "platform": {"architecture": "amd64", "os": "linux"},
+                       "annotations": {"io.containerd.image.name": name,
+                                       "org.opencontainers.image.ref.name": name}}]}).encode()
+    with tarfile.open(target, "w") as archive:
+        _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+        _add(archive, "index.json", index)
+        for blob in (config, manifest, stored):
+            _add(archive, "blobs/sha256/" + _digest(blob).partition(":")[2], blob)
+
+
+def libraries_of(program: Path) -> list:
+    """The shared libraries a program needs, as ldd finds them on this machine (the loader too)."""
+    done = subprocess.run(["ldd", program], capture_output=True, text=True)
+    return [Path(found) for found in re.findall(r"(/\S+) \(0x", done.stdout)]
+
+
+def copy(file: Path, target: Path, strip=False) -> None:
+    """Copies one program or library, executable; `strip`: without its symbols."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(file, target)
+    if strip:
+        subprocess.run(["strip", "--strip-unneeded", target], check=True)
+    target.chmod(0o755)
+
+
+def install(root: Path, program: Path, folder="usr/bin", strip=False) -> None:
+    """Copies a program and the libraries it needs into an image's tree."""
+    copy(program, root / folder / program.name, strip)
+    needed = libraries_of(program)
+    needed += [library.with_name(name) for library in needed if library.name == "libc.so.6" for name in C_LIBRARY]
+    for library in needed:
+        place = root / str(library).lstrip("/")
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(os.path.realpath(library), place)

@@ -1,0 +1,89 @@
+"""Carve as a user installs it: the image imported on every node, `kubectl apply` of deploy/, nothing else."""
+import json
+import subprocess
+import sys
+import time
+
+from . import carve, paths
+from .kube import wait_for
+
+DEPLOY = paths.REPOSITORY / "deploy"
+SETTINGS = f"driver-root = {carve.LIBRARIES}\ndriver-mount = /run/nvidia-sim\n"     # what the simulated driver needs
+WORKLOADS = ("carve-agent", "carve-arbiter")
+
+
+class Installed(carve.Carve):
+    """Agent and arbiter of one node, by their DaemonSets: what a test asks of both forms is the same."""
+
+    def __init__(self, ring, node):
+        super().__init__(ring, node)
+        self.kube = ring.kube()
+
+    def pods_of(self, workload, node=None) -> list:
+        """The living pods of a DaemonSet on this node."""
+        return [pod for pod in self.kube.list("Pod", carve.NAMESPACE)
+                if pod["metadata"]["name"].startswith(workload + "-") and "deletionTimestamp" not in pod["metadata"]
+                and pod["spec"].get("nodeName") == (node or self.node.name)]
+
+    def ready(self, workload) -> dict | None:
+        """The workload's one pod when it is Ready and alone on its node."""
+        pods = self.pods_of(workload)
+        if len(pods) != 1:
+            return None
+        good = any(c["type"] == "Ready" and c["status"] == "True" for c in pods[0]["status"].get("conditions", []))
+        return pods[0] if good else None
+
+    def wait_serving(self, seconds=90) -> None:
+        for workload in WORKLOADS:
+            try:
+                wait_for(f"{workload} ready on {self.node.name}", seconds, lambda w=workload: self.ready(w))
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{self.describe(workload)}") from None
+        wait_for("ResourceSlices", 30, self.published)
+
+    def describe(self, workload) -> str:
+        """What a person would look at: states, events and the end of the log."""
+        lines = []
+        for pod in self.pods_of(workload):
+            name = pod["metadata"]["name"]
+            lines.append(f"{name}: {json.dumps(pod['status'].get('containerStatuses', pod['status']))}")
+            lines += [f"  {t} {r}: {m}" for t, r, m in self.kube.events_of(pod)]
+            try:
+                lines += self.kube.logs(name, namespace=carve.NAMESPACE).splitlines()[-20:]
+            except Exception as error:      # no log is an answer too
+                lines.append(str(error))
+        return "\n".join(lines) or f"no pod of {workload}"
+
+
+def make_image(build, target, name=None) -> str:
+    """The image of a build by deploy/image; its name."""
+    done = subprocess.run([sys.executable, DEPLOY / "image", "--build", build, "--output", target,
+                           *(["--name", name] if name else [])], text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"deploy/image: {done.stderr}")
+    return done.stdout.split()[0]
+
+
+def install(ring, archive) -> list:
+    """Imports the image on every node and applies deploy/; the Installed of each node, serving."""
+    for node in ring.nodes:
+        node.import_images([archive])
+    ring.kubectl("apply", "-f", DEPLOY / "agent-rbac.yaml")
+    ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
+                       "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
+    ring.kubectl("apply", "-f", DEPLOY)
+    made = [Installed(ring, node) for node in ring.nodes]
+    for one in made:
+        one.wait_serving()
+    return made
+
+
+def uninstall(ring) -> None:
+    """`kubectl delete -f deploy/`, and until the pods are gone."""
+    ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY, check=False)
+    kube = ring.kube()
+    until = time.monotonic() + 60
+    while kube.get("Namespace", carve.NAMESPACE) is not None:
+        if time.monotonic() > until:
+            raise RuntimeError("the namespace of Carve does not go away")
+        time.sleep(0.2)
