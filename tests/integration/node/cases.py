@@ -453,6 +453,26 @@ class Cases:
         assert not os.path.exists(self.m.cgroup)
         assert "carve-pages" not in open("/proc/self/mountinfo").read()
 
+    def test_a_down_that_is_killed_is_finished_by_the_next(self):
+        for milliseconds in (5, 15, 30, 45, 60, 90, 130, 200):
+            self.m.up()
+            children = [self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000") for _ in range(3)]
+            assert self.m.carve("slice", "create", "--memory", "1Gi")[0] == 0
+            until("running", 5, lambda: len(self.m.slices()) == 4)
+            down = self.m.start("down", "--force", "--cgroup-root", self.m.cgroup)
+            time.sleep(milliseconds / 1000)  # which step it dies in is what differs
+            down.kill()
+            down.wait()
+            code, out, err = self.m.carve("down", "--force", "--cgroup-root", self.m.cgroup)
+            assert code == 0, (milliseconds, out + err)
+            for child in children:
+                assert child.wait(timeout=10) == -signal.SIGKILL, milliseconds
+            assert self.m.up_process.wait(timeout=10) == 0
+            left = [name for name in os.listdir("/run/carve") if name != "log"]
+            assert not left and not os.path.exists(self.m.cgroup), (milliseconds, left)
+            assert not os.listdir(self.m.folder + "/cdi"), milliseconds
+            assert "carve-pages" not in open("/proc/self/mountinfo").read(), milliseconds
+
     # -- devices ------------------------------------------------------------------------------------------
 
     def test_a_slice_for_containers_is_a_device_until_it_is_deleted(self):
