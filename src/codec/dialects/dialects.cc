@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "codec/dialects/dialect.h"
+#include "codec/quantity.h"
+
+namespace carve::codec {
+namespace {
+
+constexpr std::array<std::string_view, 3> kNative = {"elasticgpu.io/gpu-memory", "elasticgpu.io/gpu-core",
+                                                     "elasticgpu.io/gpu"};
+constexpr std::array<std::string_view, 1> kGpushare = {"aliyun.com/gpu-mem"};
+constexpr std::array<std::string_view, 1> kNvidia = {"nvidia.com/gpu"};
+
+constexpr std::array<Dialect, 3> kDialects = {{
+    {"native", kNative, read_native},
+    {"gpushare", kGpushare, read_gpushare},
+    {"nvidia", kNvidia, read_nvidia},
+}};
+
+constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
+constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
+
+/// The value of a resource name that is written as the API server wants extended resources: limits, and requests,
+/// if any, equal. nullopt: not written.
+std::optional<std::string> value_of(const ContainerAsk& container, std::string_view name, std::vector<Error>* errors) {
+  const std::string key(name);
+  const auto limit = container.limits.find(key);
+  const auto request = container.requests.find(key);
+  if (limit == container.limits.end()) {
+    if (request == container.requests.end()) return std::nullopt;
+    errors->push_back({Code::kInvalidArgument,
+                       fmt::format("{}: \"{}\" stands in requests only; write it in limits (requests may repeat it)",
+                                   name, request->second.substr(0, 64))});
+    return std::nullopt;
+  }
+  if (request != container.requests.end() && request->second != limit->second) {
+    errors->push_back({Code::kInvalidArgument,
+                       fmt::format("{}: requests say \"{}\", limits \"{}\"; they have to be equal", name,
+                                   request->second.substr(0, 64), limit->second.substr(0, 64))});
+    return std::nullopt;
+  }
+  return limit->second;
+}
+
+/// Zero of everything is the same as not asking: charts write it as a default.
+bool asks(const std::map<std::string_view, std::string>& values) {
+  for (const auto& [name, value] : values) {
+    if (value != "0") return true;
+  }
+  return false;
+}
+
+/// The tenant's preferences, for all containers alike.
+void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
+  if (const auto share = pod.annotations.find(std::string(kShareAnnotation)); share != pod.annotations.end()) {
+    const auto read = share_class_from(share->second);
+    if (!read) {
+      errors->push_back({Code::kInvalidArgument, fmt::format("{}: \"{}\" is no class; legal are {}", kShareAnnotation,
+                                                             share->second.substr(0, 64), kShareClassWords)});
+    } else if (!request->whole) {
+      request->share = *read;
+    }
+  }
+  if (const auto first = pod.annotations.find(std::string(kPriorityAnnotation)); first != pod.annotations.end()) {
+    const auto read = priority_class_from(first->second);
+    if (read) {
+      request->priority = *read;
+    } else {
+      errors->push_back({Code::kInvalidArgument, fmt::format("{}: \"{}\" is no class; legal are {}", kPriorityAnnotation,
+                                                             first->second.substr(0, 64), kPriorityClassWords)});
+    }
+  }
+}
+
+/// One container; nullopt: nothing of ours.
+std::optional<Request> read_container(const ContainerAsk& container, const PodAsk& pod, const DialectSettings& settings,
+                                      std::vector<Error>* errors) {
+  std::optional<Request> found;
+  const Dialect* spoken = nullptr;
+  for (const Dialect& dialect : kDialects) {
+    if (dialect.read == read_nvidia && !settings.nvidia_by_slots) continue;
+    std::map<std::string_view, std::string> values;
+    for (const std::string_view name : dialect.resources) {
+      if (auto value = value_of(container, name, errors)) values[name] = std::move(*value);
+    }
+    if (!asks(values)) continue;
+    if (spoken != nullptr) {
+      errors->push_back({Code::kInvalidArgument, fmt::format("{} beside {}: one container asks in one spelling",
+                                                             dialect.resources.front(), spoken->resources.front())});
+      continue;
+    }
+    spoken = &dialect;
+    auto request = dialect.read(Words(std::move(values)), pod, settings);
+    if (!request) {
+      errors->push_back(request.error());
+      continue;
+    }
+    request->dialect = dialect.name;
+    prefer(pod, &*request, errors);
+    const std::vector<Error> illegal = validate(*request);
+    errors->insert(errors->end(), illegal.begin(), illegal.end());
+    found = std::move(*request);
+  }
+  return found;
+}
+
+}  // namespace
+
+const std::string* Words::find(std::string_view name) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t high, std::string_view unit,
+                                          std::vector<Error>* errors) const {
+  const std::string* text = find(name);
+  if (text == nullptr) return std::nullopt;
+  const auto count = parse_count(name, *text, 1, high, unit);
+  if (count) return *count;
+  errors->push_back(count.error());
+  return std::nullopt;
+}
+
+std::span<const Dialect> dialects() { return kDialects; }
+
+Result<std::vector<PartAsk>> requests_of(const PodAsk& pod, const DialectSettings& settings) {
+  std::vector<PartAsk> parts;
+  std::vector<Error> all;
+  for (const ContainerAsk& container : pod.containers) {
+    std::vector<Error> errors;
+    auto request = read_container(container, pod, settings, &errors);
+    for (Error& error : errors) error.what = "container " + container.name + ": " + error.what;
+    all.insert(all.end(), errors.begin(), errors.end());
+    if (!request || !errors.empty()) continue;
+    const Phase phase = container.kind == ContainerKind::kInit ? Phase::kInit : Phase::kRun;
+    parts.push_back({container.name, phase, std::move(*request)});
+  }
+  CARVE_TRY_VOID(joined(all));
+  return parts;
+}
+
+}  // namespace carve::codec

@@ -1,0 +1,31 @@
+#include <fmt/format.h>
+
+#include "codec/dialects/dialect.h"
+#include "codec/dialects/run_request.h"
+
+// elasticgpu.io/gpu-memory (MiB of each card), elasticgpu.io/gpu-core (hundredths of each card), elasticgpu.io/gpu
+// (how many cards): the same three words as `carve run --memory --cores --cards`, so they mean the same.
+namespace carve::codec {
+namespace {
+
+constexpr std::uint64_t kMostMib = 1ULL << 30;  // a PiB: no card has that
+
+}  // namespace
+
+Result<Request> read_native(const Words& words, const PodAsk&, const DialectSettings&) {
+  std::vector<Error> errors;
+  RunWords run;
+  const auto mib = words.count("elasticgpu.io/gpu-memory", kMostMib, "MiB", &errors);
+  if (mib) run.memory = fmt::format("{}Mi", *mib);
+  const auto cores = words.count("elasticgpu.io/gpu-core", 100ULL * kMaxCardsPerRequest,
+                                 "hundredths of a card (k·100: k whole cards)", &errors);
+  if (cores) run.cores = std::to_string(*cores);
+  const auto cards = words.count("elasticgpu.io/gpu", kMaxCardsPerRequest, "cards", &errors);
+  if (cards) run.cards = std::to_string(*cards);
+  CARVE_TRY_VOID(joined(errors));
+  auto request = request_from(run);
+  if (!request) return fail_in("elasticgpu.io/gpu-memory, gpu-core, gpu", request.error());
+  return request;
+}
+
+}  // namespace carve::codec
