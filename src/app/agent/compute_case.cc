@@ -17,7 +17,8 @@ void ComputeCase::begin(Clock::Time now) {
   excess_ = 0;
 }
 
-std::optional<double> ComputeCase::look(double used, double allowed, Clock::Time now, const ComputeBounds& bounds) {
+std::optional<double> ComputeCase::look(double used, double allowed, Clock::Time now,
+                                        const ComputeBounds& bounds) {
   if (!seen_ || now - last_ > kSecond) {  // a gap: nobody knows what it did in between
     *this = ComputeCase();
     seen_ = true;
@@ -32,7 +33,8 @@ std::optional<double> ComputeCase::look(double used, double allowed, Clock::Time
   return caught_ ? judge_again(allowed, now, bounds) : judge(used, allowed, now, bounds);
 }
 
-std::optional<double> ComputeCase::judge(double used, double allowed, Clock::Time now, const ComputeBounds& bounds) {
+std::optional<double> ComputeCase::judge(double used, double allowed, Clock::Time now,
+                                         const ComputeBounds& bounds) {
   if (used <= allowed + bounds.points) within_ = now;
   const bool long_enough = now - begin_ >= bounds.mean_over;
   const bool in_the_mean = long_enough && excess_ > bounds.mean_points * seconds(now - begin_);
@@ -49,7 +51,8 @@ std::optional<double> ComputeCase::judge(double used, double allowed, Clock::Tim
   return std::nullopt;
 }
 
-std::optional<double> ComputeCase::judge_again(double allowed, Clock::Time now, const ComputeBounds& bounds) {
+std::optional<double> ComputeCase::judge_again(double allowed, Clock::Time now,
+                                               const ComputeBounds& bounds) {
   const double passed = seconds(now - begin_);
   if (now - begin_ < kSecond) return std::nullopt;
   const double mean = used_ / passed / (1 - std::min(frozen_, 0.9));

@@ -10,8 +10,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A process and what NVML says of it: the mean of the last second. It is frozen when the case says so, for as long
-/// as the agent would.
+/// A process and what NVML says of it: the mean of the last second. It is frozen when the case says
+/// so, for as long as the agent would.
 class Bench {
  public:
   /// What it really got, in per cent, over `rounds` of 100 ms in each of which it wants this much.

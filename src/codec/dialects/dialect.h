@@ -20,32 +20,34 @@ struct DialectSettings {
   bool nvidia_by_slots = true;          // false: nvidia.com/gpu is another's, or comes through DRA
 };
 
-/// What one container says in one dialect: the values of its resource names, checked to be there as limits and,
-/// where there are requests too, the same.
+/// What one container says in one dialect: the values of its resource names, checked to be there as
+/// limits and, where there are requests too, the same.
 class Words {
  public:
   explicit Words(std::map<std::string_view, std::string> values) : values_(std::move(values)) {}
   /// A whole number of `unit`; nullopt: not written. What is wrong is kept in `errors`.
-  std::optional<std::uint64_t> count(std::string_view name, std::uint64_t high, std::string_view unit,
-                                     std::vector<Error>* errors) const;
+  std::optional<std::uint64_t> count(std::string_view name, std::uint64_t high,
+                                     std::string_view unit, std::vector<Error>* errors) const;
   [[nodiscard]] const std::string* find(std::string_view name) const;
 
  private:
   std::map<std::string_view, std::string> values_;
 };
 
-/// A dialect is one row: its name, the resource names that it owns, and what they mean together. A new one is a
-/// function and a row (dialects.cc), nothing else: below the request all are the same.
+/// A dialect is one row: its name, the resource names that it owns, and what they mean together. A
+/// new one is a function and a row (dialects.cc), nothing else: below the request all are the same.
 struct Dialect {
   std::string_view name;
   std::span<const std::string_view> resources;
   /// Only called when at least one of its names is there.
-  ///   errors  kInvalidArgument: everything that is wrong, with field, value, unit and what is legal
+  ///   errors  kInvalidArgument: everything that is wrong, with field, value, unit and what is
+  ///   legal
   Result<Request> (*read)(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 };
 
 Result<Request> read_native(const Words& words, const PodAsk& pod, const DialectSettings& settings);
-Result<Request> read_gpushare(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+Result<Request> read_gpushare(const Words& words, const PodAsk& pod,
+                              const DialectSettings& settings);
 Result<Request> read_nvidia(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 
 /// All dialects there are.
@@ -59,9 +61,12 @@ struct PartAsk {
 };
 
 /// What a Pod asks for, in normal form: a pure function of its spec. Empty: nothing of ours.
-///   errors  kInvalidArgument: all that is wrong with all of its containers, each with the container's name;
-///           requests without limits, or others than the limits (R0-2); two dialects in one container
+///   errors  kInvalidArgument: all that is wrong with all of its containers, each with the
+///   container's name;
+///           requests without limits, or others than the limits (R0-2); two dialects in one
+///           container
 ///   source  design.md 7, spec: unit normaliser
-[[nodiscard]] Result<std::vector<PartAsk>> requests_of(const PodAsk& pod, const DialectSettings& settings);
+[[nodiscard]] Result<std::vector<PartAsk>> requests_of(const PodAsk& pod,
+                                                       const DialectSettings& settings);
 
 }  // namespace carve::codec

@@ -9,8 +9,8 @@
 namespace carve::codec {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNative = {"elasticgpu.io/gpu-memory", "elasticgpu.io/gpu-core",
-                                                     "elasticgpu.io/gpu"};
+constexpr std::array<std::string_view, 3> kNative = {"elasticgpu.io/gpu-memory",
+                                                     "elasticgpu.io/gpu-core", "elasticgpu.io/gpu"};
 constexpr std::array<std::string_view, 1> kGpushare = {"aliyun.com/gpu-mem"};
 constexpr std::array<std::string_view, 1> kNvidia = {"nvidia.com/gpu"};
 
@@ -23,23 +23,27 @@ constexpr std::array<Dialect, 3> kDialects = {{
 constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
 constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
 
-/// The value of a resource name that is written as the API server wants extended resources: limits, and requests,
-/// if any, equal. nullopt: not written.
-std::optional<std::string> value_of(const ContainerAsk& container, std::string_view name, std::vector<Error>* errors) {
+/// The value of a resource name that is written as the API server wants extended resources: limits,
+/// and requests, if any, equal. nullopt: not written.
+std::optional<std::string> value_of(const ContainerAsk& container, std::string_view name,
+                                    std::vector<Error>* errors) {
   const std::string key(name);
   const auto limit = container.limits.find(key);
   const auto request = container.requests.find(key);
   if (limit == container.limits.end()) {
     if (request == container.requests.end()) return std::nullopt;
-    errors->push_back({Code::kInvalidArgument,
-                       fmt::format("{}: \"{}\" stands in requests only; write it in limits (requests may repeat it)",
-                                   name, request->second.substr(0, 64))});
+    errors->push_back(
+        {Code::kInvalidArgument,
+         fmt::format(
+             "{}: \"{}\" stands in requests only; write it in limits (requests may repeat it)",
+             name, request->second.substr(0, 64))});
     return std::nullopt;
   }
   if (request != container.requests.end() && request->second != limit->second) {
-    errors->push_back({Code::kInvalidArgument,
-                       fmt::format("{}: requests say \"{}\", limits \"{}\"; they have to be equal", name,
-                                   request->second.substr(0, 64), limit->second.substr(0, 64))});
+    errors->push_back(
+        {Code::kInvalidArgument,
+         fmt::format("{}: requests say \"{}\", limits \"{}\"; they have to be equal", name,
+                     request->second.substr(0, 64), limit->second.substr(0, 64))});
     return std::nullopt;
   }
   return limit->second;
@@ -55,29 +59,33 @@ bool asks(const std::map<std::string_view, std::string>& values) {
 
 /// The tenant's preferences, for all containers alike.
 void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
-  if (const auto share = pod.annotations.find(std::string(kShareAnnotation)); share != pod.annotations.end()) {
+  if (const auto share = pod.annotations.find(std::string(kShareAnnotation));
+      share != pod.annotations.end()) {
     const auto read = share_class_from(share->second);
     if (!read) {
-      errors->push_back({Code::kInvalidArgument, fmt::format("{}: \"{}\" is no class; legal are {}", kShareAnnotation,
-                                                             share->second.substr(0, 64), kShareClassWords)});
+      errors->push_back({Code::kInvalidArgument,
+                         fmt::format("{}: \"{}\" is no class; legal are {}", kShareAnnotation,
+                                     share->second.substr(0, 64), kShareClassWords)});
     } else if (!request->whole) {
       request->share = *read;
     }
   }
-  if (const auto first = pod.annotations.find(std::string(kPriorityAnnotation)); first != pod.annotations.end()) {
+  if (const auto first = pod.annotations.find(std::string(kPriorityAnnotation));
+      first != pod.annotations.end()) {
     const auto read = priority_class_from(first->second);
     if (read) {
       request->priority = *read;
     } else {
-      errors->push_back({Code::kInvalidArgument, fmt::format("{}: \"{}\" is no class; legal are {}", kPriorityAnnotation,
-                                                             first->second.substr(0, 64), kPriorityClassWords)});
+      errors->push_back({Code::kInvalidArgument,
+                         fmt::format("{}: \"{}\" is no class; legal are {}", kPriorityAnnotation,
+                                     first->second.substr(0, 64), kPriorityClassWords)});
     }
   }
 }
 
 /// One container; nullopt: nothing of ours.
-std::optional<Request> read_container(const ContainerAsk& container, const PodAsk& pod, const DialectSettings& settings,
-                                      std::vector<Error>* errors) {
+std::optional<Request> read_container(const ContainerAsk& container, const PodAsk& pod,
+                                      const DialectSettings& settings, std::vector<Error>* errors) {
   std::optional<Request> found;
   const Dialect* spoken = nullptr;
   for (const Dialect& dialect : kDialects) {
@@ -88,8 +96,9 @@ std::optional<Request> read_container(const ContainerAsk& container, const PodAs
     }
     if (!asks(values)) continue;
     if (spoken != nullptr) {
-      errors->push_back({Code::kInvalidArgument, fmt::format("{} beside {}: one container asks in one spelling",
-                                                             dialect.resources.front(), spoken->resources.front())});
+      errors->push_back({Code::kInvalidArgument,
+                         fmt::format("{} beside {}: one container asks in one spelling",
+                                     dialect.resources.front(), spoken->resources.front())});
       continue;
     }
     spoken = &dialect;
@@ -114,8 +123,8 @@ const std::string* Words::find(std::string_view name) const {
   return found == values_.end() ? nullptr : &found->second;
 }
 
-std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t high, std::string_view unit,
-                                          std::vector<Error>* errors) const {
+std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t high,
+                                          std::string_view unit, std::vector<Error>* errors) const {
   const std::string* text = find(name);
   if (text == nullptr) return std::nullopt;
   const auto count = parse_count(name, *text, 1, high, unit);

@@ -10,7 +10,9 @@ namespace {
 using testing::HasSubstr;
 using Amounts = std::map<std::string, std::string>;
 
-PodAsk pod(Amounts limits) { return {{}, {}, {{"c", ContainerKind::kMain, {}, std::move(limits)}}}; }
+PodAsk pod(Amounts limits) {
+  return {{}, {}, {{"c", ContainerKind::kMain, {}, std::move(limits)}}};
+}
 
 std::string meaning(const PodAsk& pod, const DialectSettings& settings = {}) {
   const auto parts = requests_of(pod, settings);
@@ -31,9 +33,11 @@ TEST(Dialects, EverySpellingHasItsMeaning) {
   EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu", "2"}, {"elasticgpu.io/gpu-core", "30"}})),
             "c=2 cards × (30% of the memory, compute 30, burst)");
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "3"}})), "c=3 GiB, besteffort");
-  EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "512"}}), {Bytes::mib(1), true}), "c=512 MiB, besteffort");
+  EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "512"}}), {Bytes::mib(1), true}),
+            "c=512 MiB, besteffort");
   EXPECT_EQ(meaning(pod({{"nvidia.com/gpu", "2"}})), "c=2 whole cards");
-  EXPECT_EQ(meaning(pod({{"nvidia.com/gpu", "2"}}), {Bytes::gib(1), false}), "") << "another's on this installation";
+  EXPECT_EQ(meaning(pod({{"nvidia.com/gpu", "2"}}), {Bytes::gib(1), false}), "")
+      << "another's on this installation";
   EXPECT_EQ(meaning(pod({{"cpu", "2"}, {"memory", "1Gi"}})), "");
   EXPECT_EQ(meaning(pod({{"nvidia.com/gpu", "0"}})), "") << "zero is what charts write for none";
 }
@@ -43,7 +47,9 @@ TEST(Dialects, GpushareSpreadsOverTheCardsOfItsLabel) {
   many.labels["aliyun.com/gpu-count"] = "2";
   EXPECT_EQ(meaning(many), "c=2 cards × (4 GiB, besteffort)");
   many.containers[0].limits["aliyun.com/gpu-mem"] = "9";
-  EXPECT_EQ(meaning(many), "container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal are multiples of 2");
+  EXPECT_EQ(meaning(many),
+            "container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal are "
+            "multiples of 2");
 }
 
 TEST(Dialects, EveryContainerIsReadForItself) {
@@ -63,40 +69,52 @@ TEST(Dialects, EveryContainerIsReadForItself) {
 
 TEST(Dialects, NonsenseIsRefusedWithFieldValueUnitAndWhatIsLegal) {
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "10G"}})),
-            "container c: aliyun.com/gpu-mem: \"10G\" is not a whole number; legal are 1 to 1073741824 GiB");
-  EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "5.5"}})), HasSubstr("\"5.5\" is not a whole number"));
+            "container c: aliyun.com/gpu-mem: \"10G\" is not a whole number; legal are 1 to "
+            "1073741824 GiB");
+  EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "5.5"}})),
+              HasSubstr("\"5.5\" is not a whole number"));
   EXPECT_THAT(meaning(pod({{"elasticgpu.io/gpu-core", "150"}})), HasSubstr("150"));
-  EXPECT_THAT(meaning(pod({{"elasticgpu.io/gpu-core", "200"}, {"elasticgpu.io/gpu-memory", "4096"}})),
-              HasSubstr("stands alone"));
+  EXPECT_THAT(
+      meaning(pod({{"elasticgpu.io/gpu-core", "200"}, {"elasticgpu.io/gpu-memory", "4096"}})),
+      HasSubstr("stands alone"));
   EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "17"}})), HasSubstr("1 to 16 whole cards"));
   EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "-1"}})), HasSubstr("nvidia.com/gpu"));
-  EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "1"}, {"aliyun.com/gpu-mem", "3"}})), HasSubstr("one spelling"));
+  EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "1"}, {"aliyun.com/gpu-mem", "3"}})),
+              HasSubstr("one spelling"));
 }
 
 TEST(Dialects, RequestsAloneAndRequestsThatDifferAreRefused) {
   PodAsk one{{}, {}, {{"c", ContainerKind::kMain, {{"nvidia.com/gpu", "1"}}, {}}}};
-  EXPECT_EQ(meaning(one), "container c: nvidia.com/gpu: \"1\" stands in requests only; write it in limits (requests may repeat it)");
+  EXPECT_EQ(meaning(one),
+            "container c: nvidia.com/gpu: \"1\" stands in requests only; write it in limits "
+            "(requests may repeat it)");
   one.containers[0].limits["nvidia.com/gpu"] = "2";
-  EXPECT_EQ(meaning(one), "container c: nvidia.com/gpu: requests say \"1\", limits \"2\"; they have to be equal");
+  EXPECT_EQ(meaning(one),
+            "container c: nvidia.com/gpu: requests say \"1\", limits \"2\"; they have to be equal");
   one.containers[0].requests["nvidia.com/gpu"] = "2";
   EXPECT_EQ(meaning(one), "c=2 whole cards");
 }
 
 TEST(Dialects, PreferencesAreAnnotationsWithKnownWords) {
   PodAsk one = pod({{"elasticgpu.io/gpu-memory", "4096"}, {"elasticgpu.io/gpu-core", "30"}});
-  one.annotations = {{"elasticgpu.io/share-class", "fixed"}, {"elasticgpu.io/priority-class", "online"}};
+  one.annotations = {{"elasticgpu.io/share-class", "fixed"},
+                     {"elasticgpu.io/priority-class", "online"}};
   const auto parts = requests_of(one, {});
   ASSERT_TRUE(parts);
   EXPECT_EQ((*parts)[0].request.share, ShareClass::kFixed);
   EXPECT_EQ((*parts)[0].request.priority, PriorityClass::kOnline);
-  one.annotations = {{"elasticgpu.io/share-class", "most"}, {"elasticgpu.io/priority-class", "first"}};
+  one.annotations = {{"elasticgpu.io/share-class", "most"},
+                     {"elasticgpu.io/priority-class", "first"}};
   EXPECT_EQ(meaning(one),
-            "container c: elasticgpu.io/share-class: \"most\" is no class; legal are fixed, burst or besteffort; "
-            "container c: elasticgpu.io/priority-class: \"first\" is no class; legal are online, standard or offline");
+            "container c: elasticgpu.io/share-class: \"most\" is no class; legal are fixed, burst "
+            "or besteffort; "
+            "container c: elasticgpu.io/priority-class: \"first\" is no class; legal are online, "
+            "standard or offline");
 }
 
 TEST(PodAskJson, IsReadAsTheApiServerWritesIt) {
-  const auto ask = parse_pod_ask(R"({"metadata":{"labels":{"a":"b"},"annotations":{"x":"y"}},"spec":{
+  const auto ask =
+      parse_pod_ask(R"({"metadata":{"labels":{"a":"b"},"annotations":{"x":"y"}},"spec":{
     "initContainers":[{"name":"i"},{"name":"s","restartPolicy":"Always"}],
     "containers":[{"name":"c","resources":{"limits":{"nvidia.com/gpu":2,"cpu":"500m"},"requests":{"cpu":"1"}}}]}})");
   ASSERT_TRUE(ask) << ask.error().what;

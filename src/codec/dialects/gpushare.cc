@@ -3,8 +3,8 @@
 #include "codec/dialects/dialect.h"
 #include "codec/quantity.h"
 
-// aliyun.com/gpu-mem in the installation's unit, memory alone: compute is what the neighbours leave, as it is there.
-// The label aliyun.com/gpu-count spreads the amount over so many cards.
+// aliyun.com/gpu-mem in the installation's unit, memory alone: compute is what the neighbours
+// leave, as it is there. The label aliyun.com/gpu-count spreads the amount over so many cards.
 namespace carve::codec {
 namespace {
 
@@ -14,7 +14,8 @@ constexpr std::uint64_t kMost = 1ULL << 30;
 
 }  // namespace
 
-Result<Request> read_gpushare(const Words& words, const PodAsk& pod, const DialectSettings& settings) {
+Result<Request> read_gpushare(const Words& words, const PodAsk& pod,
+                              const DialectSettings& settings) {
   const bool gib = settings.gpushare_unit == Bytes::gib(1);
   const std::string_view unit = gib ? "GiB" : "MiB";
   std::vector<Error> errors;
@@ -26,8 +27,10 @@ Result<Request> read_gpushare(const Words& words, const PodAsk& pod, const Diale
     cards = read.value_or(1);
   }
   if (amount && *amount % cards != 0) {
-    errors.push_back({Code::kInvalidArgument, fmt::format("{}: {} {} cannot be divided among {} cards; legal are multiples of {}",
-                                                          kMemory, *amount, unit, cards, cards)});
+    errors.push_back(
+        {Code::kInvalidArgument,
+         fmt::format("{}: {} {} cannot be divided among {} cards; legal are multiples of {}",
+                     kMemory, *amount, unit, cards, cards)});
   }
   CARVE_TRY_VOID(joined(errors));
   Request request;

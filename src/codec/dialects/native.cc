@@ -3,8 +3,9 @@
 #include "codec/dialects/dialect.h"
 #include "codec/dialects/run_request.h"
 
-// elasticgpu.io/gpu-memory (MiB of each card), elasticgpu.io/gpu-core (hundredths of each card), elasticgpu.io/gpu
-// (how many cards): the same three words as `carve run --memory --cores --cards`, so they mean the same.
+// elasticgpu.io/gpu-memory (MiB of each card), elasticgpu.io/gpu-core (hundredths of each card),
+// elasticgpu.io/gpu (how many cards): the same three words as `carve run --memory --cores --cards`,
+// so they mean the same.
 namespace carve::codec {
 namespace {
 

@@ -10,7 +10,8 @@ using Texts = std::map<std::string, std::string>;
 
 const json::value* member(const json::value* value, std::string_view key) {
   const auto* object = value == nullptr ? nullptr : value->if_object();
-  return object == nullptr ? nullptr : object->if_contains(json::string_view(key.data(), key.size()));
+  return object == nullptr ? nullptr
+                           : object->if_contains(json::string_view(key.data(), key.size()));
 }
 
 /// Numbers as they would be written: a quantity 4 is "4".
@@ -27,7 +28,8 @@ Texts texts(const json::value* value) {
   return all;
 }
 
-Result<void> add_containers(const json::value* spec, const char* key, ContainerKind kind, PodAsk* pod) {
+Result<void> add_containers(const json::value* spec, const char* key, ContainerKind kind,
+                            PodAsk* pod) {
   const auto* list = member(spec, key);
   const auto* array = list == nullptr ? nullptr : list->if_array();
   if (array == nullptr) return {};
@@ -35,7 +37,8 @@ Result<void> add_containers(const json::value* spec, const char* key, ContainerK
     ContainerAsk container;
     const auto* name = member(&item, "name");
     container.name = name == nullptr ? std::string() : text_of(*name);
-    if (container.name.empty()) return fail(Code::kInvalidArgument, std::string("Pod: spec.") + key + ": one without a name");
+    if (container.name.empty())
+      return fail(Code::kInvalidArgument, std::string("Pod: spec.") + key + ": one without a name");
     container.kind = kind;
     const auto* restart = member(&item, "restartPolicy");
     if (kind == ContainerKind::kInit && restart != nullptr && text_of(*restart) == "Always")
@@ -54,7 +57,8 @@ Result<PodAsk> parse_pod_ask(std::string_view text) {
   json::parse_options options;
   options.max_depth = 64;
   json::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  const json::value value =
+      json::parse(json::string_view(text.data(), text.size()), error, {}, options);
   if (error) return fail(Code::kInvalidArgument, "Pod: no JSON: " + error.message());
   if (!value.is_object()) return fail(Code::kInvalidArgument, "Pod: no JSON object");
   PodAsk pod;

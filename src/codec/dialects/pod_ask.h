@@ -10,7 +10,8 @@
 
 namespace carve::codec {
 
-/// When a container runs: one at a time before all others, beside them from the start, or as one of them.
+/// When a container runs: one at a time before all others, beside them from the start, or as one of
+/// them.
 enum class ContainerKind : std::uint8_t { kInit, kSidecar, kMain };
 
 /// One container, what its immutable spec says of resources: the quantities as they are written.
@@ -21,12 +22,14 @@ struct ContainerAsk {
   std::map<std::string, std::string> limits;
 };
 
-/// A Pod, what a dialect may read. Labels and annotations are a tenant's: they state preferences, or how many cards
-/// the amount of a container is spread over; they never say what is free or whose.
+/// A Pod, what a dialect may read. Labels and annotations are a tenant's: they state preferences,
+/// or how many cards the amount of a container is spread over; they never say what is free or
+/// whose.
 struct PodAsk {
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
-  std::vector<ContainerAsk> containers;  // ordinary init containers and sidecars first, as the spec lists them
+  std::vector<ContainerAsk>
+      containers;  // ordinary init containers and sidecars first, as the spec lists them
 };
 
 /// A Pod's JSON. Tolerant: what is missing is empty; a quantity may be a string or a number.
