@@ -42,10 +42,17 @@ class Daemon {
     if (!server_->listen_at(path_)) broken("listen");
     thread_ = std::thread([this] { server_->run(eventfd(0, EFD_CLOEXEC)); });
     thread_.detach();  // until the process ends
-    if (neighbour_.open(ClientKind::kQuery, path_.c_str()) != Status::kOk) broken("neighbour");
+    if (neighbour_.open(ClientKind::kControl, path_.c_str()) != Status::kOk) broken("neighbour");
   }
 
   const std::string& path() const { return path_; }
+
+  /// Whatever an input broke is whole again.
+  void mend() {
+    for (const auto what : {Injection::kHang, Injection::kDriver})
+      neighbour_.inject(0, what, what == Injection::kDriver ? 1 : 0);
+    for (std::uint32_t card = 0; card < 2; ++card) neighbour_.inject(card, Injection::kReturn, 0);
+  }
 
   /// The neighbour's question; also moves the timeline on.
   void must_answer() {
@@ -138,7 +145,7 @@ void send_packet(Input& in, int fd) {
     return;
   }
   Request request = {};
-  request.op = static_cast<Op>(in.next<std::uint8_t>() % 40);
+  request.op = static_cast<Op>(in.next<std::uint8_t>() % 50);
   request.card = in.next<std::uint8_t>() % 4;
   request.a = how % 2 == 0 ? in.next<std::uint8_t>() : in.next<std::uint64_t>();
   request.b = how % 4 < 2 ? in.next<std::uint8_t>() % 4 : in.next<std::uint64_t>();
@@ -174,6 +181,7 @@ void one_client(Daemon& daemon, Input in) {
   if (at != MAP_FAILED) munmap(at, sizeof(Channel));
   if (memory >= 0) ::close(memory);
   ::close(fd);
+  daemon.mend();
   daemon.must_answer();
 }
 

@@ -7,7 +7,7 @@
 #include "sim/model/profiles.h"
 #include "sim/protocol/client.h"
 
-// carve-simctl: the simulated driver's own account, the truth for tests and demonstrations.
+// carve-simctl: the simulated driver's own account, the truth for tests and demonstrations, and what breaks a card.
 namespace carve::sim {
 namespace {
 
@@ -22,6 +22,15 @@ constexpr char kUsage[] =
     "                       GPU time delivered per process and window of N ms (multiple of 10) "
     "(JSON);\n"
     "                       --since: CLOCK_MONOTONIC ns; --last: only the last N windows\n"
+    "What breaks (as root, on the host); <card> is the machine's number of it:\n"
+    "  xid <card> <code> [--pid N]\n"
+    "                       the driver reports that XID; contexts die as with a real one: of process\n"
+    "                       N (default: the one that runs) or of all, by the code\n"
+    "  lose <card>          it falls off the bus: XID 79, every call says so, all contexts die\n"
+    "  return <card>        it is there again; contexts that died stay dead\n"
+    "  reset <card>         the same after an XID that wants it; refused while somebody has a context\n"
+    "  hang on|off          the management library's calls are not answered until it is off\n"
+    "  driver gone|back     it cannot be opened any more; contexts that are there go on\n"
     "  profiles             the machines that can be played\n"
     "  now                  CLOCK_MONOTONIC in ns, for --since\n";
 
@@ -124,7 +133,10 @@ int cards(Connection& connection) {
                     {"contexts", num(r.contexts)},
                     {"gpu_ns", num(r.gpu_ns)},
                     {"switch_ns", num(r.switch_ns)},
-                    {"switches", num(r.switches)}});
+                    {"switches", num(r.switches)},
+                    {"xids", num(r.xids)},
+                    {"lost", r.lost != 0 ? "true" : "false"},
+                    {"recovery", num(r.recovery)}});
   print("cards", rows);
   return 0;
 }
@@ -166,15 +178,71 @@ bool read_number(const char* text, std::uint64_t* out) {
   return *text >= '0' && *text <= '9' && *end == '\0';
 }
 
+struct Break {
+  Injection what;
+  std::uint32_t card = 0;
+  std::uint64_t argument = 0;
+};
+
+/// "xid 0 79", "hang on": what is to break. False: it is not that, and `error` says what would be.
+bool read_break(const std::vector<std::string>& words, Break* out, std::string* error) {
+  struct Form {
+    const char* name;
+    Injection what;
+    const char* on;  // the word for 1; nullptr: takes a card
+    const char* off;
+    std::size_t words;
+  };
+  constexpr Form kForms[] = {{"xid", Injection::kXid, nullptr, nullptr, 3},
+                             {"lose", Injection::kLose, nullptr, nullptr, 2},
+                             {"return", Injection::kReturn, nullptr, nullptr, 2},
+                             {"reset", Injection::kReset, nullptr, nullptr, 2},
+                             {"hang", Injection::kHang, "on", "off", 2},
+                             {"driver", Injection::kDriver, "back", "gone", 2}};
+  for (const Form& form : kForms) {
+    if (words.empty() || words[0] != form.name) continue;
+    out->what = form.what;
+    *error = words[0] + ": wants " + (form.on != nullptr ? std::string(form.on) + " or " + form.off
+                                      : form.words == 3  ? "a card's number and an XID from 1 to 999"
+                                                         : "a card's number");
+    if (words.size() != form.words) return false;
+    if (form.on != nullptr) {
+      out->argument = words[1] == form.on ? 1 : 0;
+      return words[1] == form.on || words[1] == form.off;
+    }
+    std::uint64_t card = 0;
+    if (!read_number(words[1].c_str(), &card) || card >= kMaxCards) return false;
+    out->card = static_cast<std::uint32_t>(card);
+    return form.words == 2 || (read_number(words[2].c_str(), &out->argument) && out->argument >= 1 &&
+                               out->argument <= 999);
+  }
+  *error = words.empty() ? "no command" : "\"" + words[0] + "\": unknown command";
+  return false;
+}
+
+int do_break(Connection& connection, const Break& what, std::uint64_t pid) {
+  switch (connection.inject(what.card, what.what, what.argument, pid)) {
+    case Status::kOk: return 0;
+    case Status::kNoSuchCard: return fail("no card " + num(what.card) + " on this machine");
+    case Status::kNotPermitted:
+      std::fprintf(stderr, "carve-simctl: not permitted: only root on the host breaks something\n");
+      return 1;
+    case Status::kBusy:
+      std::fprintf(stderr, "carve-simctl: card %u is in use: end its processes first\n", what.card);
+      return 1;
+    default: std::fprintf(stderr, "carve-simctl: refused\n"); return 1;
+  }
+}
+
 int run(int argc, char** argv) {
-  std::string socket = kSocketPath, command;
-  std::uint64_t ms = 1000, since = 0, last = 0;
+  std::string socket = kSocketPath;
+  std::vector<std::string> words;
+  std::uint64_t ms = 1000, since = 0, last = 0, pid = 0;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--help" || word == "-h") return std::fputs(kUsage, stdout) < 0 ? 1 : 0;
     if (word[0] != '-') {
-      if (!command.empty()) return fail("\"" + word + "\": one command at a time");
-      command = word;
+      words.push_back(word);
       continue;
     }
     if (i + 1 == argc) return fail(word + ": unknown flag, or its value is missing");
@@ -185,10 +253,12 @@ int run(int argc, char** argv) {
       continue;  // there is no other form
     } else if (!(word == "--ms" && read_number(value, &ms)) &&
                !(word == "--since" && read_number(value, &since)) &&
+               !(word == "--pid" && read_number(value, &pid)) &&
                !(word == "--last" && read_number(value, &last))) {
       return fail(word + " " + value + ": unknown flag, or not a number");
     }
   }
+  const std::string command = words.empty() ? "" : words[0];
   if (command == "profiles") return profiles();
   if (command == "now") {
     timespec now;
@@ -198,12 +268,16 @@ int run(int argc, char** argv) {
   }
   const bool known =
       command == "account" || command == "groups" || command == "cards" || command == "windows";
-  if (!known) return fail(command.empty() ? "no command" : "\"" + command + "\": unknown command");
+  Break what;
+  std::string error;
+  if (known && words.size() > 1) return fail("\"" + words[1] + "\": one command at a time");
+  if (!known && !read_break(words, &what, &error)) return fail(error);
   Connection connection;
-  if (connection.open(ClientKind::kQuery, socket.c_str()) != Status::kOk) {
+  if (connection.open(ClientKind::kControl, socket.c_str()) != Status::kOk) {
     std::fprintf(stderr, "carve-simctl: no simulated driver at %s\n", socket.c_str());
     return 1;
   }
+  if (!known) return do_break(connection, what, pid);
   if (command == "account") return account(connection);
   if (command == "groups") return groups(connection);
   if (command == "cards") return cards(connection);

@@ -42,6 +42,7 @@ CUresult make_context(Device* device, unsigned flags, unsigned api_version, bool
   auto* context = new Context();
   context->device = device;
   context->handle = handle;
+  context->fault = &driver.channel()->faults[device->card];
   context->id = driver.next_id();
   context->flags = flags;
   context->api_version = api_version;

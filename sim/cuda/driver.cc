@@ -166,6 +166,17 @@ void say_once(std::atomic<bool>* flag, const char* line) {
   std::fprintf(stderr, "simulated CUDA driver: %s\n", line);
 }
 
+CUresult fault_error(std::uint32_t fault) {
+  switch (static_cast<Fault>(fault)) {
+    case Fault::kNone: return CUDA_SUCCESS;
+    case Fault::kIllegalAddress: return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case Fault::kLaunchFailed: return CUDA_ERROR_LAUNCH_FAILED;
+    case Fault::kUncorrectableEcc: return CUDA_ERROR_ECC_UNCORRECTABLE;
+    case Fault::kUnknown: break;
+  }
+  return CUDA_ERROR_UNKNOWN;
+}
+
 CUresult error_of(Status status) {
   switch (status) {
     case Status::kOk:
@@ -175,6 +186,8 @@ CUresult error_of(Status status) {
       return CUDA_ERROR_OUT_OF_MEMORY;
     case Status::kNoSuchCard:
       return CUDA_ERROR_INVALID_DEVICE;
+    case Status::kCardLost:
+      return CUDA_ERROR_UNKNOWN;
     case Status::kNoSuchHandle:
       return CUDA_ERROR_INVALID_VALUE;
     default:

@@ -31,6 +31,7 @@ struct Context {
   std::uint32_t magic = kContextMagic;
   Device* device = nullptr;
   std::uint64_t handle = 0;  // the daemon's
+  const std::atomic<std::uint32_t>* fault = nullptr;  // what ended it; 0 while it lives
   std::uint64_t id = 0;
   unsigned flags = 0;
   unsigned api_version = 0;
@@ -71,6 +72,8 @@ class Driver {
   /// Guards devices' primary contexts and the set of contexts.
   std::mutex& mutex() { return mutex_; }
   std::vector<Context*>& contexts() { return contexts_; }
+  /// The card that a stream slot of this process plays on.
+  std::atomic<std::uint32_t>& stream_card(std::uint32_t index) { return stream_cards_[index]; }
   std::uint64_t next_id() { return next_id_.fetch_add(1); }
 
  private:
@@ -88,6 +91,7 @@ class Driver {
   Machine machine_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<Context*> contexts_;
+  std::atomic<std::uint32_t> stream_cards_[kMaxStreams] = {};
   std::atomic<std::uint64_t> next_id_{1};
 };
 
@@ -109,6 +113,13 @@ CUresult no_context();
   return context != nullptr && context->magic == kContextMagic;
 }
 
+/// What every call says once the context has died: it stays so until the process ends.
+CUresult fault_error(std::uint32_t fault);
+[[nodiscard]] inline CUresult fault_of(const Context* context) {
+  const std::uint32_t fault = context->fault->load(std::memory_order_relaxed);
+  return fault == 0 ? CUDA_SUCCESS : fault_error(fault);
+}
+
 /// One line on stderr, once per process for each `flag`.
 void say_once(std::atomic<bool>* flag, const char* line);
 
@@ -120,7 +131,8 @@ CUresult error_of(Status status);
 /// First line of every entry point that needs a context: binds it to `name` or returns the error.
 #define CU_NEED_CONTEXT(name)                                    \
   ::carve::sim::cu::Context* name = ::carve::sim::cu::t_current; \
-  if (!::carve::sim::cu::alive(name)) return ::carve::sim::cu::no_context()
+  if (!::carve::sim::cu::alive(name)) return ::carve::sim::cu::no_context(); \
+  if (const auto carve_fault = ::carve::sim::cu::fault_of(name); carve_fault != 0) return carve_fault
 #define CU_NEED_INIT()                              \
   if (::carve::sim::cu::Driver::get().ready() != 0) \
   return ::carve::sim::cu::CUDA_ERROR_NOT_INITIALIZED

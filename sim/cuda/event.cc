@@ -117,6 +117,7 @@ CU_EXPORT CUresult cuEventQuery(CUevent handle) {
   if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
   if (!event->recorded) return CUDA_SUCCESS;
+  if (const CUresult rc = fault_of(event->context); rc != CUDA_SUCCESS) return rc;
   return reached(event->point) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 

@@ -68,6 +68,7 @@ CUresult open_stream(Context* context, bool legacy, bool blocking, Stream** out)
   if (status != Status::kOk) return error_of(status);
   auto* stream = new Stream();
   stream->index = static_cast<std::uint32_t>(index);
+  driver.stream_card(stream->index).store(context->device->card);
   stream->context = context;
   stream->cell = &driver.channel()->streams[index];
   stream->ring = driver.channel()->rings[index];
@@ -121,11 +122,11 @@ CUresult resolve(CUstream handle, std::uintptr_t zero, Stream** out) {
     Context* context = t_current;
     if (!alive(context)) return no_context();
     *out = value == kStreamLegacy ? context->legacy : per_thread_stream(context);
-    return CUDA_SUCCESS;
+    return fault_of(context);
   }
   if (Driver::get().ready() != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
   *out = checked(handle);
-  return *out == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return *out == nullptr ? CUDA_ERROR_INVALID_HANDLE : fault_of((*out)->context);
 }
 
 std::uint64_t submit(Stream* s, CommandKind kind, std::uint64_t duration_ns, std::uint32_t argument,
@@ -160,7 +161,8 @@ CUresult wait_for(Point point) {
         errno == ETIMEDOUT && !driver.kernel().peer_alive())
       return CUDA_ERROR_UNKNOWN;
   }
-  return CUDA_SUCCESS;
+  // What a dead context had submitted counts as reached, so that nobody waits for ever.
+  return fault_error(driver.channel()->faults[driver.stream_card(point.index).load()].load());
 }
 
 CUresult wait_stream(Stream* stream) {

@@ -95,6 +95,7 @@ void Kernel::charge(Account& account, const Allocation& allocation, std::int64_t
 Status Kernel::allocate(Client& client, std::uint32_t card, std::uint64_t bytes, bool context,
                         std::uint64_t* handle) {
   if (card >= machine_.count) return Status::kNoSuchCard;
+  if (engines_[card].lost || (context && engines_[card].down)) return Status::kCardLost;
   if (context) bytes = machine_.model->context_bytes;
   if (bytes == 0) return Status::kBadRequest;
   const std::uint64_t capacity = machine_.model->memory_bytes - machine_.model->reserved_bytes;
@@ -133,6 +134,7 @@ Status Kernel::release(Client& client, std::uint64_t handle, bool context) {
 Status Kernel::open_stream(Client& client, std::uint32_t card, std::uint64_t* index) {
   if (card >= machine_.count) return Status::kNoSuchCard;
   if (client.channel == nullptr) return Status::kBadRequest;
+  if (engines_[card].lost) return Status::kCardLost;
   std::uint32_t free = 0;
   while (free < kMaxStreams && client.streams.contains(free)) ++free;
   if (free == kMaxStreams) return Status::kTooMany;

@@ -32,6 +32,7 @@ struct Stream {
   std::uint32_t index = 0;
   std::uint32_t card = 0;
   bool closing = false;
+  bool dead = false;  // its context is: what is submitted is not played
   StreamCell* cell = nullptr;
   Command* ring = nullptr;
   std::uint64_t head = 0;          // commands completed
@@ -59,6 +60,7 @@ struct Client {
   int socket = -1;
   int pidfd = -1;
   ClientKind kind = ClientKind::kQuery;
+  bool watches = false;  // wants events
   std::string name;
   std::string cgroup;
   Channel* channel = nullptr;
@@ -81,6 +83,10 @@ struct Engine {
   std::uint64_t gpu_ns = 0;
   std::uint64_t switch_ns = 0;
   std::uint64_t switches = 0;
+  bool lost = false;            // fallen off the bus
+  bool down = false;            // takes no new context until it is reset
+  std::uint32_t recovery = 0;   // what the driver recommends, by NVML's numbers
+  std::uint64_t xids = 0;       // events so far
   History busy;  // compute engine, switches included
   History copy_busy;
 };
@@ -117,6 +123,15 @@ class Kernel {
   Status open_stream(Client& client, std::uint32_t card, std::uint64_t* index);
   Status close_stream(Client& client, std::uint64_t index);
 
+  /// An XID on the card as the driver has it: whose contexts die, whether the card goes on (faults.cc). `pid`:
+  /// of the process at fault where the XID is one process's; 0: the one whose context is loaded.
+  void xid(std::uint32_t card, std::uint32_t code, std::int32_t pid);
+  /// The card is there again, as after a reset. Contexts that died stay dead.
+  void mend(std::uint32_t card);
+  /// As mend().
+  ///   errors  kBusy: a process has a context on the card
+  Status reset(std::uint32_t card);
+
   /// Plays all cards up to `now` (timeline.cc).
   void advance(std::uint64_t now);
   /// When the timeline must be looked at again; ~0 when nothing is pending (wake.cc). `awaited`:
@@ -139,6 +154,7 @@ class Kernel {
   friend class Timeline;
   Group* group_of(const std::string& cgroup, std::uint32_t card);
   void drop_stream(Stream* stream);
+  void kill_contexts(Client& client, std::uint32_t card, Fault fault);
   void forget_dead(std::uint64_t now);
   void charge(Account& account, const Allocation& allocation, std::int64_t sign);
 

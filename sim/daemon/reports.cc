@@ -189,6 +189,9 @@ std::vector<CardTruthRecord> card_records(const Kernel& kernel) {
     r.gpu_ns = engine.gpu_ns;
     r.switch_ns = engine.switch_ns;
     r.switches = engine.switches;
+    r.xids = engine.xids;
+    r.lost = engine.lost ? 1 : 0;
+    r.recovery = engine.recovery;
     out.push_back(r);
   }
   return out;

@@ -83,6 +83,15 @@ std::string process_cgroup(std::int32_t pid) {
   return "/";
 }
 
+/// Root, and not of a container: a tenant that sees the socket breaks nothing.
+bool may_inject(std::int32_t pid) {
+  struct stat own = {}, theirs = {};
+  const std::string process = "/proc/" + std::to_string(pid);
+  if (stat("/proc/self/ns/pid", &own) != 0 || stat((process + "/ns/pid").c_str(), &theirs) != 0) return false;
+  struct stat who = {};
+  return own.st_ino == theirs.st_ino && stat(process.c_str(), &who) == 0 && who.st_uid == 0;
+}
+
 void watch(int epoll, int fd) {
   epoll_event event = {};
   event.events = EPOLLIN;
@@ -165,8 +174,11 @@ void Server::drop_all(const std::vector<int>& sockets) {
 
 void Server::hello(int socket, const Request& request) {
   if (request.a != kProtocolAbi) return answer(socket, Status::kWrongAbi);
+  const auto kind = static_cast<ClientKind>(request.b);
+  if (gone_ && kind != ClientKind::kControl) return answer(socket, Status::kGone);
   const Kernel::Lock lock(kernel_);
   Client& client = *kernel_.clients().at(socket);
+  if (kind == ClientKind::kControl && client.channel == nullptr) client.kind = kind;
   MachineRecord machine = {};
   std::strncpy(machine.profile, profile_.c_str(), sizeof machine.profile - 1);
   std::strncpy(machine.instance, instance_.c_str(), sizeof machine.instance - 1);
@@ -195,7 +207,79 @@ void Server::hello(int socket, const Request& request) {
   close(memory);
 }
 
+/// Leaves the request of a management library where it is while the driver hangs.
+bool Server::parked(int socket) {
+  if (!hangs_) return false;
+  Request request = {};
+  const ssize_t n = recv(socket, &request, sizeof request, MSG_DONTWAIT | MSG_PEEK);
+  if (n <= 0) return false;
+  {
+    const Kernel::Lock lock(kernel_);
+    const auto found = kernel_.clients().find(socket);
+    if (found == kernel_.clients().end() || found->second->kind != ClientKind::kQuery) return false;
+  }
+  if (request.op == Op::kHello && request.b != static_cast<std::uint64_t>(ClientKind::kQuery)) return false;
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, socket, nullptr);
+  parked_.push_back(socket);
+  return true;
+}
+
+void Server::unpark() {
+  std::vector<int> sockets;
+  sockets.swap(parked_);
+  for (const int socket : sockets) watch(epoll_, socket);
+}
+
+void Server::tell_watchers(const EventRecord& event) {
+  for (const auto& [socket, client] : kernel_.clients()) {
+    if (client->watches) send_reply(socket, Reply{Status::kOk, 1, sizeof event, 0, 0, 0}, &event);
+  }
+}
+
+Status Server::injected(const Request& request) {
+  const auto what = static_cast<Injection>(request.a);
+  const bool of_a_card = what >= Injection::kXid && what <= Injection::kReset;
+  if (of_a_card && request.card >= kernel_.machine().count) return Status::kNoSuchCard;
+  switch (what) {
+    case Injection::kXid:
+    case Injection::kLose: {
+      constexpr std::uint64_t kOffTheBus = 79, kMostXid = 999;
+      const std::uint64_t code = what == Injection::kLose ? kOffTheBus : request.b;
+      if (code == 0 || code > kMostXid) return Status::kBadRequest;
+      kernel_.xid(request.card, static_cast<std::uint32_t>(code), static_cast<std::int32_t>(request.c));
+      tell_watchers({request.card, static_cast<std::uint32_t>(code), monotonic_ns()});
+      return Status::kOk;
+    }
+    case Injection::kReturn:
+      kernel_.mend(request.card);
+      return Status::kOk;
+    case Injection::kReset:
+      return kernel_.reset(request.card);
+    case Injection::kHang:
+      hangs_ = request.b != 0;
+      if (!hangs_) unpark();
+      return Status::kOk;
+    case Injection::kDriver:
+      gone_ = request.b == 0;
+      // What a library had open is of no use any more; contexts go on, as with a driver that is held open.
+      for (const auto& [socket, client] : kernel_.clients()) {
+        if (gone_ && client->kind == ClientKind::kQuery) shutdown(socket, SHUT_RDWR);
+      }
+      return Status::kOk;
+  }
+  return Status::kBadRequest;
+}
+
+void Server::inject(Client& client, const Request& request, std::uint64_t now) {
+  if (!may_inject(client.pid)) return answer(client.socket, Status::kNotPermitted);
+  kernel_.advance(now);
+  const Status status = injected(request);
+  answer(client.socket, status);
+  ring(bell_);
+}
+
 void Server::serve(int socket) {
+  if (parked(socket)) return;
   Request request;
   const ssize_t n = recv(socket, &request, sizeof request, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -207,6 +291,7 @@ void Server::serve(int socket) {
   drop_all(kernel_.reap(now));  // the dead before the grant or the report
   const auto found = kernel_.clients().find(socket);
   if (found == kernel_.clients().end()) return;  // the asker itself was among them
+  if (request.op == Op::kInject) return inject(*found->second, request, now);
   if (request.op < Op::kContextCreate || request.op >= Op::kAccount) {
     kernel_.advance(now);
     return query(*found->second, request, now);
@@ -245,6 +330,8 @@ void Server::dispatch(Client& client, const Request& request) {
 void Server::query(Client& client, const Request& request, std::uint64_t now) {
   const int socket = client.socket;
   const bool has_card = request.card < kernel_.machine().count;
+  if (request.op <= Op::kProcessSamples && has_card && kernel_.engine(request.card).lost)
+    return answer(socket, Status::kCardLost);
   switch (request.op) {
     case Op::kCardStatus:
       if (!has_card) return answer(socket, Status::kNoSuchCard);
@@ -258,6 +345,15 @@ void Server::query(Client& client, const Request& request, std::uint64_t now) {
     case Op::kProcessSamples:
       if (!has_card) return answer(socket, Status::kNoSuchCard);
       return answer_list(socket, process_samples(kernel_, request.card, request.a, now));
+    case Op::kCardState: {
+      if (!has_card) return answer(socket, Status::kNoSuchCard);
+      const Engine& engine = kernel_.engine(request.card);
+      return answer(socket, engine.lost ? Status::kCardLost : Status::kOk,
+                    engine.recovery | (engine.down ? kCardDown : 0));
+    }
+    case Op::kWatchEvents:
+      client.watches = true;
+      return answer(socket, Status::kOk);
     case Op::kAccount:
       return answer_list(socket, account_records(kernel_));
     case Op::kGroups:

@@ -27,6 +27,11 @@ class Server {
   void drop_all(const std::vector<int>& sockets);
   void hello(int socket, const Request& request);
   void dispatch(Client& client, const Request& request);
+  void inject(Client& client, const Request& request, std::uint64_t now);
+  Status injected(const Request& request);
+  [[nodiscard]] bool parked(int socket);
+  void unpark();
+  void tell_watchers(const EventRecord& event);
   void query(Client& client, const Request& request, std::uint64_t now);
 
   Kernel& kernel_;
@@ -36,6 +41,9 @@ class Server {
   int bell_fd_;
   int epoll_ = -1;
   int listen_ = -1;
+  bool hangs_ = false;       // management calls get no answer
+  bool gone_ = false;        // the driver cannot be opened
+  std::vector<int> parked_;  // whose request waits until it hangs no more
 };
 
 }  // namespace carve::sim

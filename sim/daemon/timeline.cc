@@ -48,6 +48,7 @@ class Timeline {
         const std::uint64_t tail = s->cell->submitted.load(std::memory_order_acquire);
         // A tail that no honest client writes is ignored.
         if (tail >= s->tail && tail - s->head <= kRingSlots) s->tail = tail;
+        while (s->dead && s->pending()) complete(*s);  // nobody waits for what will not come
         if (s->closing && !s->pending()) {
           k_.drop_stream(s);
         } else {

@@ -57,6 +57,7 @@ Return on_card(Device device, F f) {
   if (Return r = live_session(lib, &session); r != kSuccess) return r;
   for (unsigned i = 0; i < lib.visible; ++i) {
     if (device != &lib.handles[i]) continue;
+    if (Return r = session->state(lib.handles[i]); r != kSuccess) return r;
     const Machine& machine = session->machine();
     return f(Here{lib, *session, lib.handles[i], *machine.model,
                   machine.cards[lib.handles[i].minor]});

@@ -1,22 +1,33 @@
-// Event sets and field values. No event ever comes (XID injection is a later issue): a wait lasts as
-// long as it was asked to and says kTimeout.
+// Event sets and field values. An event set has a connection of its own to the driver's kernel side, as the real
+// one has a descriptor of its own: it waits there, and sees what happens after it was made.
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <condition_variable>
 #include <chrono>
 #include <ctime>
 #include <map>
 #include <memory>
 
 #include "sim/nvml/call.h"
+#include "sim/protocol/client.h"
 
 namespace carve::sim::nvml {
 namespace {
 
-// Corrected, uncorrected, performance state, XID, clock, recovery action.
-constexpr unsigned long long kEventTypes = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x8000;
+// Corrected, uncorrected, performance state, XID, clock, recovery action. Of these only XIDs ever come.
+constexpr unsigned long long kXidType = 0x8;
+constexpr unsigned long long kEventTypes = 0x1 | 0x2 | 0x4 | kXidType | 0x10 | 0x8000;
 
 struct EventSet {
-  std::condition_variable wake;
+  EventSet() : freed(eventfd(0, EFD_CLOEXEC)) {}
+  EventSet(const EventSet&) = delete;
+  EventSet& operator=(const EventSet&) = delete;
+  ~EventSet() { ::close(freed); }
+  Connection connection;
+  const int freed;                                     // readable when somebody freed the set
+  std::map<std::uint32_t, unsigned long long> wanted;  // by the card's minor; under Events::mutex
 };
 
 struct Events {
@@ -29,19 +40,60 @@ Events& events() {
   return *all;
 }
 
-Return wait(EventSet* set, unsigned timeout_ms) {
-  Events& all = events();
-  std::unique_lock lock(all.mutex);
-  const auto found = all.sets.find(set);
-  if (found == all.sets.end()) return kInvalidArgument;
-  const std::shared_ptr<EventSet> mine = found->second;
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  mine->wake.wait_until(lock, until, [&] { return all.sets.count(set) == 0; });
-  return kTimeout;
+std::shared_ptr<EventSet> find_set(EventSet* set) {
+  const std::lock_guard lock(events().mutex);
+  const auto found = events().sets.find(set);
+  return found == events().sets.end() ? nullptr : found->second;
 }
 
+/// The handle of a card that this set wants XIDs of; nullptr: not registered.
+Device wanting(const EventSet& set, std::uint32_t minor) {
+  {
+    const std::lock_guard lock(events().mutex);
+    const auto found = set.wanted.find(minor);
+    if (found == set.wanted.end() || (found->second & kXidType) == 0) return nullptr;
+  }
+  Library& lib = library();
+  const std::lock_guard lock(lib.mutex);
+  for (unsigned i = 0; i < lib.visible; ++i)
+    if (lib.handles[i].minor == minor) return &lib.handles[i];
+  return nullptr;
+}
+
+int left_ms(std::chrono::steady_clock::time_point until) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
+}
+
+/// Every call asks the driver something, so that it hangs when the driver does.
 Return initialised() {
-  return on_library([](Session&) { return kSuccess; });
+  return on_library([](Session& session) -> Return {
+    if (session.cards().empty()) return kSuccess;
+    const Return r = session.state(session.cards().front());
+    return r == kGpuIsLost ? kSuccess : r;
+  });
+}
+
+Return wait(EventSet* handle, EventData* out, unsigned timeout_ms) {
+  if (Return r = initialised(); r != kSuccess) return r;
+  const std::shared_ptr<EventSet> set = find_set(handle);
+  if (set == nullptr || out == nullptr) return kInvalidArgument;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  for (;;) {
+    EventRecord event = {};
+    Status status;
+    while ((status = set->connection.next_event(&event)) == Status::kOk) {
+      const Device device = wanting(*set, event.card);
+      if (device == nullptr) continue;
+      *out = {device, kXidType, event.xid, kNoInstance, kNoInstance};
+      return kSuccess;
+    }
+    if (status != Status::kTimedOut) return kUnknown;  // the driver went away
+    pollfd items[2] = {{set->connection.fd(), POLLIN, 0}, {set->freed, POLLIN, 0}};
+    const int left = left_ms(until);
+    if (poll(items, 2, left) == 0 && left_ms(until) == 0) return kTimeout;
+    if ((items[1].revents & POLLIN) != 0) return kTimeout;
+  }
 }
 
 // Field ids, by NVML's numbers.
@@ -121,7 +173,11 @@ Return read_field(const Here& h, const Vitals& vitals, FieldValue* v) {
     case kNvlinkState:
     case kNvlinkVersion: return nvlink_field(h, v);
     case kC2cLinks: return give(v, 0);
-    case kRecoveryAction: return give(v, 0);  // none
+    case kRecoveryAction: {
+      std::uint32_t action = 0;
+      if (Return r = h.session.state(h.card, &action); r != kSuccess) return r;
+      return give(v, action);
+    }
     case kPowerAverage:
     case kPowerInstant:
     case kPowerMinLimit:
@@ -138,9 +194,11 @@ Return read_field(const Here& h, const Vitals& vitals, FieldValue* v) {
 CARVE_NVML_EXPORT Return nvmlEventSetCreate(EventSet** out) {
   if (Return r = initialised(); r != kSuccess) return r;
   if (out == nullptr) return kInvalidArgument;
-  std::lock_guard lock(events().mutex);
   auto set = std::make_shared<EventSet>();
+  if (set->connection.open(ClientKind::kQuery) != Status::kOk) return kDriverNotLoaded;
+  if (set->connection.watch_events() != Status::kOk) return kUnknown;
   *out = set.get();
+  std::lock_guard lock(events().mutex);
   events().sets.emplace(set.get(), set);
   return kSuccess;
 }
@@ -150,31 +208,32 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetSupportedEventTypes(Device device, unsigne
 }
 
 CARVE_NVML_EXPORT Return nvmlDeviceRegisterEvents(Device device, unsigned long long types,
-                                                  EventSet* set) {
-  return on_card(device, [&](const Here&) -> Return {
+                                                  EventSet* handle) {
+  return on_card(device, [&](const Here& h) -> Return {
     if ((types & ~kEventTypes) != 0) return kNotSupported;
     std::lock_guard lock(events().mutex);
-    return events().sets.count(set) != 0 ? kSuccess : kInvalidArgument;
+    const auto found = events().sets.find(handle);
+    if (found == events().sets.end()) return kInvalidArgument;
+    found->second->wanted[h.card.minor] |= types;
+    return kSuccess;
   });
 }
 
-CARVE_NVML_EXPORT Return nvmlEventSetWait(EventSet* set, EventData*, unsigned timeout_ms) {
-  if (Return r = initialised(); r != kSuccess) return r;
-  return wait(set, timeout_ms);
+CARVE_NVML_EXPORT Return nvmlEventSetWait(EventSet* set, EventData* out, unsigned timeout_ms) {
+  return wait(set, out, timeout_ms);
 }
-CARVE_NVML_EXPORT Return nvmlEventSetWait_v2(EventSet* set, EventData*, unsigned timeout_ms) {
-  if (Return r = initialised(); r != kSuccess) return r;
-  return wait(set, timeout_ms);
+CARVE_NVML_EXPORT Return nvmlEventSetWait_v2(EventSet* set, EventData* out, unsigned timeout_ms) {
+  return wait(set, out, timeout_ms);
 }
 
-CARVE_NVML_EXPORT Return nvmlEventSetFree(EventSet* set) {
+CARVE_NVML_EXPORT Return nvmlEventSetFree(EventSet* handle) {
   if (Return r = initialised(); r != kSuccess) return r;
   std::lock_guard lock(events().mutex);
-  const auto found = events().sets.find(set);
+  const auto found = events().sets.find(handle);
   if (found == events().sets.end()) return kInvalidArgument;
-  const std::shared_ptr<EventSet> mine = found->second;
+  const std::shared_ptr<EventSet> set = found->second;
   events().sets.erase(found);
-  mine->wake.notify_all();
+  eventfd_write(set->freed, 1);
   return kSuccess;
 }
 

@@ -22,6 +22,7 @@ Return handle_if(Device* out, auto matches) {
   if (Return r = live_session(lib, &session); r != kSuccess) return r;
   for (unsigned i = 0; i < lib.visible; ++i) {
     if (!matches(lib.handles[i], session->machine().cards[lib.handles[i].minor])) continue;
+    if (Return r = session->state(lib.handles[i]); r != kSuccess) return r;
     *out = &lib.handles[i];
     return kSuccess;
   }

@@ -31,7 +31,8 @@ Return as_return(Status status) {
   switch (status) {
     case Status::kOk: return kSuccess;
     case Status::kGone: return kDriverNotLoaded;
-    case Status::kNoSuchCard: return kGpuIsLost;
+    case Status::kNoSuchCard:
+    case Status::kCardLost: return kGpuIsLost;
     default: return kUnknown;
   }
 }
@@ -74,6 +75,13 @@ Return Session::open(std::unique_ptr<Session>* out) {
   }
   *out = std::move(session);
   return kSuccess;
+}
+
+Return Session::state(const Card& card, std::uint32_t* recovery) {
+  std::uint64_t state = 0;
+  const Return r = as_return(link_->connection.call(Op::kCardState, card.minor, 0, 0, &state));
+  if (recovery != nullptr) *recovery = static_cast<std::uint32_t>(state & kRecoveryMask);
+  return r;
 }
 
 Return Session::memory(const Card& card, MemoryUse* out) {

@@ -47,6 +47,8 @@ class Session {
   const Machine& machine() const { return machine_; }
   const std::vector<Card>& cards() const { return cards_; }
 
+  /// kGpuIsLost when it is; `recovery`: the action that the driver recommends.
+  Return state(const Card& card, std::uint32_t* recovery = nullptr);
   Return memory(const Card& card, MemoryUse* out);
   Return processes(const Card& card, std::vector<ProcessUse>* out);
   /// Samples with time_us > since_us, oldest first; at most the last 72 periods (12 s).

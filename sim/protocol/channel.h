@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sim/model/profiles.h"
+
 // The launch path: memory shared by one client process and the daemon. The client appends commands
 // to a stream's ring and never makes a system call for it unless the daemon sleeps and the stream
 // was empty; the daemon plays them on the card's timeline and publishes how far it came. Asking "is
@@ -56,7 +58,8 @@ static_assert(sizeof(StreamCell) == 128);
 struct Channel {
   std::uint32_t magic;
   std::uint32_t abi;
-  std::uint8_t reserved[4088];
+  std::atomic<std::uint32_t> faults[kMaxCards];  // by the daemon: Fault, per card; it stays
+  std::uint8_t reserved[4088 - 4 * kMaxCards];
   StreamCell streams[kMaxStreams];
   std::atomic<std::uint64_t> time_slots[kMaxTimeSlots];  // written by kMark, CLOCK_MONOTONIC
   Command rings[kMaxStreams][kRingSlots];

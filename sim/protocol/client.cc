@@ -86,9 +86,30 @@ bool Connection::peer_alive() const {
 
 Status Connection::call(Op op, std::uint32_t card, std::uint64_t a, std::uint64_t b,
                         std::uint64_t* out, std::vector<unsigned char>* records) {
+  return exchange({op, card, a, b, 0}, out, records);
+}
+
+Status Connection::inject(std::uint32_t card, Injection what, std::uint64_t argument,
+                          std::uint64_t pid) {
+  return exchange({Op::kInject, card, static_cast<std::uint64_t>(what), argument, pid}, nullptr,
+                  nullptr);
+}
+
+Status Connection::next_event(EventRecord* out) {
   const std::lock_guard lock(mutex_);
   if (fd_ < 0) return Status::kGone;
-  const Request request{op, card, a, b, 0};
+  unsigned char packet[sizeof(Reply) + sizeof(EventRecord)];
+  const ssize_t n = recv(fd_, packet, sizeof packet, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return Status::kTimedOut;
+  if (n != sizeof packet) return Status::kGone;
+  std::memcpy(out, packet + sizeof(Reply), sizeof *out);
+  return Status::kOk;
+}
+
+Status Connection::exchange(const Request& request, std::uint64_t* out,
+                            std::vector<unsigned char>* records) {
+  const std::lock_guard lock(mutex_);
+  if (fd_ < 0) return Status::kGone;
   ssize_t sent;
   do {
     sent = send(fd_, &request, sizeof request, MSG_NOSIGNAL);

@@ -43,12 +43,24 @@ class Connection {
     return status;
   }
 
+  /// Asks for events from now on; next_event() then gives them. Nothing else may be called afterwards.
+  Status watch_events() { return call(Op::kWatchEvents, 0, 0, 0); }
+  /// The next event, without waiting.
+  ///   errors  kTimedOut: none is there; kGone
+  Status next_event(EventRecord* out);
+  /// To be polled for it.
+  [[nodiscard]] int fd() const { return fd_; }
+
+  /// Breaks or mends something; see Injection.
+  Status inject(std::uint32_t card, Injection what, std::uint64_t argument, std::uint64_t pid = 0);
+
   [[nodiscard]] const MachineRecord& machine() const { return machine_; }
   [[nodiscard]] Channel* channel() const { return channel_; }
   [[nodiscard]] Bell* bell() const { return bell_; }
 
  private:
   Status hello(ClientKind kind);
+  Status exchange(const Request& request, std::uint64_t* out, std::vector<unsigned char>* records);
   Status receive(std::uint64_t* out, std::vector<unsigned char>* records, int* fds);
 
   std::mutex mutex_;

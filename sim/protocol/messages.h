@@ -9,7 +9,7 @@
 namespace carve::sim {
 
 inline constexpr char kSocketPath[] = "/run/nvidia-sim/socket";
-inline constexpr std::uint32_t kProtocolAbi = 1;
+inline constexpr std::uint32_t kProtocolAbi = 2;
 inline constexpr std::size_t kMaxPacket = 64U << 10;
 
 enum class Op : std::uint32_t {
@@ -19,6 +19,8 @@ enum class Op : std::uint32_t {
   kCardProcesses = 3,  // card → ProcessRecord per process that holds a context on the card
   kCardSamples = 4,    // card, a = since_us (CLOCK_REALTIME) → SampleRecord (pid 0), oldest first
   kProcessSamples = 5,  // card, a = since_us → SampleRecord per process and sample period
+  kCardState = 6,       // card → a = CardState bits; kCardLost when it is
+  kWatchEvents = 7,     // → kOk, and from then on one packet with an EventRecord per event
   // CUDA clients.
   kContextCreate = 16,   // card → a = handle
   kContextDestroy = 17,  // a = handle
@@ -33,6 +35,30 @@ enum class Op : std::uint32_t {
       34,  // a = window_ms (≥ 10, multiple of 10), b = since_ns (CLOCK_MONOTONIC, 0 = all kept)
   // → WindowRecord per (process, card, whole window); windows begin at multiples of their length
   kCards = 35,  // → CardTruthRecord per card
+  // What breaks: root in the daemon's own PID namespace only.
+  kInject = 48,  // card, a = Injection, b = its argument, c = pid of an XID's process (0: the running one)
+};
+
+enum class Injection : std::uint64_t {
+  kXid = 1,     // b = code
+  kLose = 2,    // the card falls off the bus (XID 79)
+  kReturn = 3,  // it is there again, as after a reset
+  kReset = 4,   // refused while a process has a context on it
+  kHang = 5,    // b = 1: management calls are not answered until b = 0
+  kDriver = 6,  // b = 0: it cannot be opened any more; b = 1: it can
+};
+
+/// Answer of kCardState, low to high: what the driver recommends (NVML's numbers), then flags.
+inline constexpr std::uint64_t kRecoveryMask = 0xff;
+inline constexpr std::uint64_t kCardDown = 0x100;  // takes no new context
+
+/// What ended a process's contexts on a card (Channel::faults); 0: nothing.
+enum class Fault : std::uint32_t {
+  kNone = 0,
+  kIllegalAddress = 1,
+  kLaunchFailed = 2,
+  kUncorrectableEcc = 3,
+  kUnknown = 4,
 };
 
 enum class Status : std::int32_t {
@@ -43,10 +69,15 @@ enum class Status : std::int32_t {
   kBadRequest = 4,
   kTooMany = 5,
   kWrongAbi = 6,
-  kGone = 7,  // made by the client side: no daemon, or the connection broke
+  kGone = 7,  // the driver cannot be opened; by the client side: no daemon, or the connection broke
+  kCardLost = 8,
+  kNotPermitted = 9,
+  kBusy = 10,
+  kTimedOut = 11,  // made by the client side
 };
 
-enum class ClientKind : std::uint32_t { kCuda = 1, kQuery = 2 };
+/// kQuery: a management library. kControl: who looks at the daemon itself; never hangs.
+enum class ClientKind : std::uint32_t { kCuda = 1, kQuery = 2, kControl = 3 };
 
 struct Request {
   Op op;
@@ -95,6 +126,13 @@ struct ProcessRecord {
   std::uint32_t contexts;
   std::uint64_t used_bytes;  // as the driver would say: granules and contexts
   char name[16];
+};
+
+/// One event of a card, pushed to whoever watches.
+struct EventRecord {
+  std::uint32_t card;
+  std::uint32_t xid;
+  std::uint64_t time_ns;  // CLOCK_MONOTONIC
 };
 
 struct SampleRecord {
@@ -154,6 +192,9 @@ struct CardTruthRecord {
   std::uint64_t gpu_ns;     // delivered to processes
   std::uint64_t switch_ns;  // lost to context switches
   std::uint64_t switches;
+  std::uint64_t xids;      // events so far
+  std::uint32_t lost;      // not 0: fallen off the bus
+  std::uint32_t recovery;  // what the driver recommends, by NVML's numbers
 };
 
 }  // namespace carve::sim
