@@ -10,7 +10,6 @@
 #include "base/result.h"
 #include "codec/dialects/pod_ask.h"
 #include "core/model/request.h"
-#include "core/model/slice.h"
 
 namespace carve::codec {
 
@@ -53,20 +52,13 @@ Result<Request> read_nvidia(const Words& words, const PodAsk& pod, const Dialect
 /// All dialects there are.
 [[nodiscard]] std::span<const Dialect> dialects();
 
-/// One container that asks for cards.
-struct PartAsk {
-  std::string part;
-  Phase phase = Phase::kRun;
-  Request request;
-};
-
 /// What a Pod asks for, in normal form: a pure function of its spec. Empty: nothing of ours.
 ///   errors  kInvalidArgument: all that is wrong with all of its containers, each with the
 ///   container's name;
 ///           requests without limits, or others than the limits (R0-2); two dialects in one
 ///           container
 ///   source  design.md 7, spec: unit normaliser
-[[nodiscard]] Result<std::vector<PartAsk>> requests_of(const PodAsk& pod,
-                                                       const DialectSettings& settings);
+[[nodiscard]] Result<std::vector<PartRequest>> requests_of(const PodAsk& pod,
+                                                           const DialectSettings& settings);
 
 }  // namespace carve::codec

@@ -135,8 +135,8 @@ std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t h
 
 std::span<const Dialect> dialects() { return kDialects; }
 
-Result<std::vector<PartAsk>> requests_of(const PodAsk& pod, const DialectSettings& settings) {
-  std::vector<PartAsk> parts;
+Result<std::vector<PartRequest>> requests_of(const PodAsk& pod, const DialectSettings& settings) {
+  std::vector<PartRequest> parts;
   std::vector<Error> all;
   for (const ContainerAsk& container : pod.containers) {
     std::vector<Error> errors;

@@ -60,11 +60,20 @@ struct Request {
   friend bool operator==(const Request&, const Request&) = default;
 };
 
+/// One container (or claim request) and what it asks for.
+struct PartRequest {
+  std::string part;
+  Phase phase = Phase::kRun;
+  Request request;
+  friend bool operator==(const PartRequest&, const PartRequest&) = default;
+};
+
 /// The request for `count` whole cards.
 [[nodiscard]] Request whole_cards(std::uint32_t count);
 
-/// Everything that is wrong with the request, not only the first thing; empty when it is legal. Texts name
-/// the field, the value, the unit and what is legal. It says nothing about whether it fits anywhere.
+/// Everything that is wrong with the request, not only the first thing; empty when it is legal.
+/// Texts name the field, the value, the unit and what is legal. It says nothing about whether it
+/// fits anywhere.
 [[nodiscard]] std::vector<Error> validate(const Request& request);
 
 /// One Error from many (texts joined by "; ", the first one's code); success from none.

@@ -12,20 +12,19 @@
 
 namespace carve {
 
-/// Where an owner lives: a pod, a resource claim, or this machine (`carve run`, `carve slice create`).
+/// Where an owner lives: a pod, a resource claim, or this machine (`carve run`, `carve slice
+/// create`).
 enum class OwnerKind : std::uint8_t { kPod, kClaim, kLocal };
 [[nodiscard]] std::string_view to_string(OwnerKind kind);  // pod, claim, local
 [[nodiscard]] std::optional<OwnerKind> owner_kind_from(std::string_view word);
 
-/// Who holds: never a name and never a size, so that a namesake or an equal request is somebody else.
+/// Who holds: never a name and never a size, so that a namesake or an equal request is somebody
+/// else.
 struct Owner {
   OwnerKind kind = OwnerKind::kLocal;
   std::string uid;
   friend auto operator<=>(const Owner&, const Owner&) = default;
 };
-
-/// When the part runs: init parts of a pod run one at a time, before all others.
-enum class Phase : std::uint8_t { kRun, kInit };
 
 /// What one part of one owner holds of one card. Identity is (owner, part, card).
 struct Slice {
@@ -48,9 +47,9 @@ struct Slice {
   friend bool operator==(const Slice&, const Slice&) = default;
 };
 
-/// Letters, digits and . _ : / - ; 1 to 253 of them: what owner UIDs, parts, UUIDs and dialects consist of.
-/// Nothing in that set needs escaping in JSON, in a journal line or in a path below a folder of ours, "/" and
-/// dots aside.
+/// Letters, digits and . _ : / - ; 1 to 253 of them: what owner UIDs, parts, UUIDs and dialects
+/// consist of. Nothing in that set needs escaping in JSON, in a journal line or in a path below a
+/// folder of ours, "/" and dots aside.
 [[nodiscard]] bool valid_name(std::string_view text);
 
 }  // namespace carve

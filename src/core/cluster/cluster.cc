@@ -1,0 +1,77 @@
+#include "core/cluster/cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace carve {
+namespace {
+
+/// The policy's word on a node: the mean of its words on the cards that it would give, each as it
+/// is now.
+std::int64_t score_of(const Ledger& ledger, const std::vector<Slice>& slices,
+                      const PolicyRow& policy) {
+  std::int64_t sum = 0;
+  for (const Slice& slice : slices) {
+    sum += policy.score(*ledger.find(slice.card), {slice.memory, slice.compute, slice.guarantee()});
+  }
+  return slices.empty() ? 0 : sum / static_cast<std::int64_t>(slices.size());
+}
+
+}  // namespace
+
+Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
+        const std::vector<std::string>& names, const PolicyRow& policy) {
+  Fit result;
+  for (const std::string& name : names) {
+    const auto node = cluster.find(name);
+    if (node == cluster.end()) {
+      result.refused.push_back({name, "no card of ours on it", true});
+      continue;
+    }
+    const auto placed = place_pod(node->second.ledger, node->second.links, owner, parts, policy);
+    if (placed) {
+      result.nodes.push_back({name, score_of(node->second.ledger, *placed, policy)});
+    } else {
+      const bool final = placed.error().code == Code::kFailedPrecondition ||
+                         placed.error().code == Code::kInvalidArgument;
+      result.refused.push_back({name, placed.error().what, final});
+    }
+  }
+  return result;
+}
+
+const FittingNode* choose_node(const std::vector<FittingNode>& nodes) {
+  const FittingNode* best = nullptr;
+  for (const FittingNode& node : nodes) {
+    if (best == nullptr || node.score > best->score ||
+        (node.score == best->score && node.node < best->node)) {
+      best = &node;
+    }
+  }
+  return best;
+}
+
+std::string explain(const std::vector<RefusedNode>& refused, std::size_t most) {
+  std::map<std::string, std::size_t> counts;
+  for (const RefusedNode& node : refused) ++counts[node.why];
+  std::vector<std::pair<std::size_t, std::string>> groups;
+  for (const auto& [why, count] : counts) groups.emplace_back(count, why);
+  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  std::string text;
+  std::size_t rest = 0;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto& [count, why] = groups[i];
+    if (i >= most) {
+      rest += count;
+      continue;
+    }
+    text += fmt::format("{}{} node{}: {}", i == 0 ? "" : "; ", count, count == 1 ? "" : "s", why);
+  }
+  if (rest > 0) text += fmt::format("; {} more for other reasons", rest);
+  return text;
+}
+
+}  // namespace carve

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/ledger/ledger.h"
+#include "core/policy/place_pod.h"
+#include "core/topology/links.h"
+
+namespace carve {
+
+/// One machine of the cluster: its cards, who holds what there, how the cards are connected.
+struct NodeState {
+  Ledger ledger;
+  LinkMatrix links;
+};
+
+/// All machines, by name. A value: copying it is taking a snapshot.
+using ClusterState = std::map<std::string, NodeState, std::less<>>;
+
+/// A node that serves a pod, and how the policy likes it; the higher the better.
+struct FittingNode {
+  std::string node;
+  std::int64_t score = 0;
+};
+
+/// A node that does not, and why, for a person. `final`: it never will, whoever goes there.
+struct RefusedNode {
+  std::string node;
+  std::string why;
+  bool final = false;
+};
+
+struct Fit {
+  std::vector<FittingNode> nodes;  // in the order in which they were named
+  std::vector<RefusedNode> refused;
+};
+
+/// Which of these nodes serve the pod: pure, nothing is set aside.
+///   cost    place_pod() per node
+[[nodiscard]] Fit fit(const ClusterState& cluster, const Owner& owner,
+                      const std::vector<PartRequest>& parts, const std::vector<std::string>& names,
+                      const PolicyRow& policy);
+
+/// The engine's choice among nodes that fit: the best score, the lower name between equals;
+/// nullptr: none.
+[[nodiscard]] const FittingNode* choose_node(const std::vector<FittingNode>& nodes);
+
+/// One sentence for all refusals, grouped by their words: "37 nodes: …; 12 nodes: …", the largest
+/// group first, at most `most` groups.
+[[nodiscard]] std::string explain(const std::vector<RefusedNode>& refused, std::size_t most = 5);
+
+}  // namespace carve

@@ -1,0 +1,78 @@
+#include "core/cluster/cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace carve {
+namespace {
+
+using testing::HasSubstr;
+
+const Owner kPod{OwnerKind::kPod, "pod"};
+
+NodeState node(std::uint64_t gib, std::uint64_t used_gib, const std::string& model = "NVIDIA T4") {
+  NodeState state;
+  Card card;
+  card.id = CardId("GPU-0");
+  card.model = model;
+  card.memory = Bytes::gib(gib);
+  EXPECT_TRUE(state.ledger.put_card(card));
+  if (used_gib > 0) {
+    EXPECT_TRUE(state.ledger.add(
+        {Slice{{OwnerKind::kPod, "o"}, "c", card.id, Bytes::gib(used_gib), CoreShare(1)}}));
+  }
+  return state;
+}
+
+std::vector<PartRequest> asks(std::uint64_t gib, const std::string& model = "") {
+  Request request;
+  request.memory = MemoryAsk::of(Bytes::gib(gib));
+  request.compute = CoreShare(10);
+  request.constraints.model = model;
+  return {{"c", Phase::kRun, request}};
+}
+
+TEST(Cluster, FitNamesEveryNodeThatServesAndWhyTheOthersDoNot) {
+  const ClusterState cluster = {{"a", node(16, 0)}, {"b", node(16, 14)}, {"c", node(16, 4)}};
+  const Fit found = fit(cluster, kPod, asks(4), {"c", "a", "b", "x"}, kPolicies[0]);
+  ASSERT_EQ(found.nodes.size(), 2U);
+  EXPECT_EQ(found.nodes[0].node, "c");
+  EXPECT_EQ(choose_node(found.nodes)->node, "c") << "binpack: the fuller one";
+  ASSERT_EQ(found.refused.size(), 2U);
+  EXPECT_THAT(found.refused[0].why, HasSubstr("largest free slice 2 GiB < 4 GiB"));
+  EXPECT_FALSE(found.refused[0].final);
+  EXPECT_TRUE(found.refused[1].final);
+  const Fit spread = fit(cluster, kPod, asks(4), {"c", "a", "b"}, kPolicies[1]);
+  EXPECT_EQ(choose_node(spread.nodes)->node, "a");
+  EXPECT_EQ(choose_node({}), nullptr);
+}
+
+TEST(Cluster, EqualNodesAreChosenByName) {
+  const ClusterState cluster = {{"b", node(16, 0)}, {"a", node(16, 0)}};
+  EXPECT_EQ(choose_node(fit(cluster, kPod, asks(4), {"b", "a"}, kPolicies[0]).nodes)->node, "a");
+}
+
+TEST(Cluster, RefusalsAreGroupedTheLargestGroupFirst) {
+  ClusterState cluster;
+  std::vector<std::string> names;
+  for (int i = 0; i < 5; ++i) {
+    names.push_back("n" + std::to_string(i));
+    cluster[names.back()] = node(16, i < 3 ? 13 : 15);
+  }
+  names.push_back("none");
+  const std::string text = explain(fit(cluster, kPod, asks(4), names, kPolicies[0]).refused, 2);
+  EXPECT_EQ(text.find("3 nodes: "), 0U) << text;
+  EXPECT_THAT(text, HasSubstr("; 2 nodes: "));
+  EXPECT_THAT(text, HasSubstr("; 1 more for other reasons"));
+  EXPECT_EQ(explain({}), "");
+}
+
+TEST(Cluster, AModelThatIsNotThereIsFinal) {
+  const ClusterState cluster = {{"a", node(16, 0)}};
+  const Fit found = fit(cluster, kPod, asks(4, "h200"), {"a"}, kPolicies[0]);
+  ASSERT_EQ(found.refused.size(), 1U);
+  EXPECT_TRUE(found.refused[0].final);
+}
+
+}  // namespace
+}  // namespace carve
