@@ -10,9 +10,13 @@ namespace {
 using testing::HasSubstr;
 using Amounts = std::map<std::string, std::string>;
 
-PodAsk pod(Amounts limits) {
-  return {{}, {}, {{"c", ContainerKind::kMain, {}, std::move(limits)}}};
+PodAsk of(ContainerAsk container) {
+  PodAsk pod;
+  pod.containers.push_back(std::move(container));
+  return pod;
 }
+
+PodAsk pod(Amounts limits) { return of({"c", ContainerKind::kMain, {}, std::move(limits)}); }
 
 std::string meaning(const PodAsk& pod, const DialectSettings& settings = {}) {
   const auto parts = requests_of(pod, settings);
@@ -84,7 +88,7 @@ TEST(Dialects, NonsenseIsRefusedWithFieldValueUnitAndWhatIsLegal) {
 }
 
 TEST(Dialects, RequestsAloneAndRequestsThatDifferAreRefused) {
-  PodAsk one{{}, {}, {{"c", ContainerKind::kMain, {{"nvidia.com/gpu", "1"}}, {}}}};
+  PodAsk one = of({"c", ContainerKind::kMain, {{"nvidia.com/gpu", "1"}}, {}});
   EXPECT_EQ(meaning(one),
             "container c: nvidia.com/gpu: \"1\" stands in requests only; write it in limits "
             "(requests may repeat it)");

@@ -2,50 +2,40 @@
 
 #include <boost/json.hpp>
 
+#include "codec/dialects/pod_ask_json.h"
+#include "codec/json_read.h"
+
 namespace carve::codec {
 namespace {
 
 namespace json = boost::json;
 using Texts = std::map<std::string, std::string>;
 
-const json::value* member(const json::value* value, std::string_view key) {
-  const auto* object = value == nullptr ? nullptr : value->if_object();
-  return object == nullptr ? nullptr
-                           : object->if_contains(json::string_view(key.data(), key.size()));
-}
-
 /// Numbers as they would be written: a quantity 4 is "4".
 std::string text_of(const json::value& value) {
-  if (const auto* string = value.if_string()) return {string->data(), string->size()};
-  return value.is_number() ? json::serialize(value) : std::string();
+  return value.is_number() ? json::serialize(value) : json_read::text_of(&value);
 }
 
-Texts texts(const json::value* value) {
+Texts texts(const json::value& value, std::string_view path) {
   Texts all;
-  const auto* object = value == nullptr ? nullptr : value->if_object();
+  const auto* found = json_read::at(value, path);
+  const auto* object = found == nullptr ? nullptr : found->if_object();
   if (object == nullptr) return all;
   for (const auto& entry : *object) all[std::string(entry.key())] = text_of(entry.value());
   return all;
 }
 
-Result<void> add_containers(const json::value* spec, const char* key, ContainerKind kind,
-                            PodAsk* pod) {
-  const auto* list = member(spec, key);
-  const auto* array = list == nullptr ? nullptr : list->if_array();
-  if (array == nullptr) return {};
-  for (const auto& item : *array) {
+Result<void> add_containers(const json::value& pod_value, const std::string& path,
+                            ContainerKind kind, PodAsk* pod) {
+  for (const json::value& item : json_read::list(pod_value, path)) {
     ContainerAsk container;
-    const auto* name = member(&item, "name");
-    container.name = name == nullptr ? std::string() : text_of(*name);
+    container.name = json_read::text(item, "name");
     if (container.name.empty())
-      return fail(Code::kInvalidArgument, std::string("Pod: spec.") + key + ": one without a name");
-    container.kind = kind;
-    const auto* restart = member(&item, "restartPolicy");
-    if (kind == ContainerKind::kInit && restart != nullptr && text_of(*restart) == "Always")
-      container.kind = ContainerKind::kSidecar;
-    const auto* resources = member(&item, "resources");
-    container.requests = texts(member(resources, "requests"));
-    container.limits = texts(member(resources, "limits"));
+      return fail(Code::kInvalidArgument, "Pod: " + path + ": one without a name");
+    const bool stays = json_read::text(item, "restartPolicy") == "Always";
+    container.kind = kind == ContainerKind::kInit && stays ? ContainerKind::kSidecar : kind;
+    container.requests = texts(item, "resources.requests");
+    container.limits = texts(item, "resources.limits");
     pod->containers.push_back(std::move(container));
   }
   return {};
@@ -53,22 +43,26 @@ Result<void> add_containers(const json::value* spec, const char* key, ContainerK
 
 }  // namespace
 
+Result<PodAsk> pod_ask_from(const json::value& value) {
+  if (!value.is_object()) return fail(Code::kInvalidArgument, "Pod: no JSON object");
+  PodAsk pod;
+  pod.space = json_read::text(value, "metadata.namespace");
+  pod.name = json_read::text(value, "metadata.name");
+  pod.uid = json_read::text(value, "metadata.uid");
+  pod.labels = texts(value, "metadata.labels");
+  pod.annotations = texts(value, "metadata.annotations");
+  CARVE_TRY_VOID(add_containers(value, "spec.initContainers", ContainerKind::kInit, &pod));
+  CARVE_TRY_VOID(add_containers(value, "spec.containers", ContainerKind::kMain, &pod));
+  return pod;
+}
+
 Result<PodAsk> parse_pod_ask(std::string_view text) {
   json::parse_options options;
   options.max_depth = 64;
   json::error_code error;
-  const json::value value =
-      json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  const auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
   if (error) return fail(Code::kInvalidArgument, "Pod: no JSON: " + error.message());
-  if (!value.is_object()) return fail(Code::kInvalidArgument, "Pod: no JSON object");
-  PodAsk pod;
-  const auto* metadata = member(&value, "metadata");
-  pod.labels = texts(member(metadata, "labels"));
-  pod.annotations = texts(member(metadata, "annotations"));
-  const auto* spec = member(&value, "spec");
-  CARVE_TRY_VOID(add_containers(spec, "initContainers", ContainerKind::kInit, &pod));
-  CARVE_TRY_VOID(add_containers(spec, "containers", ContainerKind::kMain, &pod));
-  return pod;
+  return pod_ask_from(value);
 }
 
 }  // namespace carve::codec

@@ -26,6 +26,9 @@ struct ContainerAsk {
 /// or how many cards the amount of a container is spread over; they never say what is free or
 /// whose.
 struct PodAsk {
+  std::string space;
+  std::string name;
+  std::string uid;
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
   std::vector<ContainerAsk>

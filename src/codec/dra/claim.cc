@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "codec/dra/json_read.h"
+#include "codec/json_read.h"
 
 namespace carve::codec {
 namespace {

@@ -1,6 +1,6 @@
 #include "codec/dra/event.h"
 
-#include "codec/dra/json_read.h"
+#include "codec/json_read.h"
 
 namespace carve::codec {
 

@@ -4,20 +4,17 @@
 #include <cstdint>
 #include <utility>
 
+#include "codec/json_read.h"
+
 namespace carve::codec {
 namespace {
 
 namespace json = boost::json;
 
-const json::value* member(const json::value& value, std::string_view key) {
-  const auto* object = value.if_object();
-  return object == nullptr ? nullptr : object->if_contains(json::string_view(key.data(), key.size()));
-}
+using json_read::member;
 
 std::string text_of(const json::value& value, std::string_view key) {
-  const auto* found = member(value, key);
-  const auto* text = found == nullptr ? nullptr : found->if_string();
-  return text == nullptr ? std::string() : std::string(text->data(), text->size());
+  return json_read::text_named(&value, key);
 }
 
 void add_devices(const json::value& value, std::vector<std::string>* devices) {
@@ -67,15 +64,18 @@ Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
   json::parse_options options;
   options.max_depth = 16;
   json::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  const json::value value =
+      json::parse(json::string_view(text.data(), text.size()), error, {}, options);
   if (error)
-    return fail(Code::kInvalidArgument, "the kubelet's device checkpoint: no JSON: " + error.message());
+    return fail(Code::kInvalidArgument,
+                "the kubelet's device checkpoint: no JSON: " + error.message());
   const auto* data = member(value, "Data");
   const auto* entries = data == nullptr ? nullptr : member(*data, "PodDeviceEntries");
   std::vector<CheckpointEntry> out;
   if (entries != nullptr && entries->is_null()) return out;  // Go's spelling of an empty list
   if (entries == nullptr || !entries->is_array())
-    return fail(Code::kInvalidArgument, "the kubelet's device checkpoint: no list Data.PodDeviceEntries");
+    return fail(Code::kInvalidArgument,
+                "the kubelet's device checkpoint: no list Data.PodDeviceEntries");
   for (const auto& item : entries->get_array()) {
     CheckpointEntry entry{text_of(item, "PodUID"),
                           text_of(item, "ContainerName"),

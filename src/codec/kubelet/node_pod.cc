@@ -2,21 +2,13 @@
 
 #include <boost/json.hpp>
 
+#include "codec/json_read.h"
+
 namespace carve::codec {
 namespace {
 
 namespace json = boost::json;
-
-const json::value* member(const json::value* value, std::string_view key) {
-  const auto* object = value == nullptr ? nullptr : value->if_object();
-  return object == nullptr ? nullptr : object->if_contains(json::string_view(key.data(), key.size()));
-}
-
-std::string text(const json::value* value, std::string_view key) {
-  const auto* found = member(value, key);
-  const auto* string = found == nullptr ? nullptr : found->if_string();
-  return string == nullptr ? std::string() : std::string(string->data(), string->size());
-}
+using json_read::text;
 
 }  // namespace
 
@@ -24,20 +16,20 @@ Result<NodePod> parse_node_pod(std::string_view object) {
   json::parse_options options;
   options.max_depth = 64;
   json::error_code error;
-  const json::value value = json::parse(json::string_view(object.data(), object.size()), error, {}, options);
+  const json::value value =
+      json::parse(json::string_view(object.data(), object.size()), error, {}, options);
   if (error) return fail(Code::kInvalidArgument, "Pod: no JSON: " + error.message());
-  const auto* metadata = member(&value, "metadata");
-  const auto* annotations = member(metadata, "annotations");
   NodePod pod;
-  pod.space = text(metadata, "namespace");
-  pod.name = text(metadata, "name");
-  pod.uid = text(metadata, "uid");
+  pod.space = text(value, "metadata.namespace");
+  pod.name = text(value, "metadata.name");
+  pod.uid = text(value, "metadata.uid");
   if (pod.name.empty() || pod.uid.empty())
     return fail(Code::kInvalidArgument, "Pod: without metadata.name or metadata.uid");
-  pod.mirror = text(annotations, "kubernetes.io/config.mirror");
-  pod.record = text(annotations, kRecordAnnotation);
-  pod.node = text(member(&value, "spec"), "nodeName");
-  const auto phase = text(member(&value, "status"), "phase");
+  const auto* annotations = json_read::at(value, "metadata.annotations");
+  pod.mirror = json_read::text_named(annotations, "kubernetes.io/config.mirror");
+  pod.record = json_read::text_named(annotations, kRecordAnnotation);
+  pod.node = text(value, "spec.nodeName");
+  const auto phase = text(value, "status.phase");
   pod.ended = phase == "Succeeded" || phase == "Failed";
   return pod;
 }

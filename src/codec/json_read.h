@@ -5,14 +5,16 @@
 #include <string>
 #include <string_view>
 
-// Tolerant reading of other people's JSON: a member that is missing or of another type reads as nothing.
+// Tolerant reading of other people's JSON: a member that is missing or of another type reads as
+// nothing.
 namespace carve::codec::json_read {
 
 namespace json = boost::json;
 
 [[nodiscard]] inline const json::value* member(const json::value& value, std::string_view key) {
   const auto* object = value.if_object();
-  return object == nullptr ? nullptr : object->if_contains(json::string_view(key.data(), key.size()));
+  return object == nullptr ? nullptr
+                           : object->if_contains(json::string_view(key.data(), key.size()));
 }
 
 /// The member at "a.b.c".
@@ -26,10 +28,18 @@ namespace json = boost::json;
   return here;
 }
 
-[[nodiscard]] inline std::string text(const json::value& value, std::string_view path) {
-  const auto* found = at(value, path);
-  const auto* string = found == nullptr ? nullptr : found->if_string();
+[[nodiscard]] inline std::string text_of(const json::value* value) {
+  const auto* string = value == nullptr ? nullptr : value->if_string();
   return string == nullptr ? std::string() : std::string(string->data(), string->size());
+}
+
+[[nodiscard]] inline std::string text(const json::value& value, std::string_view path) {
+  return text_of(at(value, path));
+}
+
+/// The member of that very name, dots and all: annotations, labels, resource names.
+[[nodiscard]] inline std::string text_named(const json::value* value, std::string_view key) {
+  return value == nullptr ? std::string() : text_of(member(*value, key));
 }
 
 [[nodiscard]] inline std::int64_t number(const json::value& value, std::string_view path) {

@@ -1,0 +1,127 @@
+#include "codec/extender/extender.h"
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cctype>
+
+#include "codec/dialects/pod_ask_json.h"
+#include "codec/json_read.h"
+
+namespace carve::codec {
+namespace {
+
+namespace json = boost::json;
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
+/// In any case; null reads as nothing.
+const json::value* field(const json::value& value, std::string_view key) {
+  const auto* object = value.if_object();
+  if (object == nullptr) return nullptr;
+  for (const auto& entry : *object) {
+    if (same_word(std::string_view(entry.key().data(), entry.key().size()), key))
+      return entry.value().is_null() ? nullptr : &entry.value();
+  }
+  return nullptr;
+}
+
+Result<json::value> parse(std::string_view text) {
+  json::parse_options options;
+  options.max_depth = 64;
+  json::error_code error;
+  auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  if (error) return fail(Code::kInvalidArgument, "extender call: no JSON: " + error.message());
+  return value;
+}
+
+/// Names, or whole objects when the scheduler was told that we keep none ourselves.
+bool take_nodes(const json::value& value, ExtenderArgs* args) {
+  if (const auto* names = field(value, "NodeNames"); names != nullptr && names->is_array()) {
+    for (const json::value& name : names->get_array())
+      args->names.push_back(json_read::text_of(&name));
+    return true;
+  }
+  const auto* nodes = field(value, "Nodes");
+  const auto* items = nodes == nullptr ? nullptr : field(*nodes, "items");
+  if (items == nullptr || !items->is_array()) return false;
+  args->cache_capable = false;
+  for (const json::value& node : items->get_array()) {
+    args->names.push_back(json_read::text(node, "metadata.name"));
+    args->nodes[args->names.back()] = json::serialize(node);
+  }
+  return true;
+}
+
+json::object texts(const std::map<std::string, std::string>& all) {
+  json::object object;
+  for (const auto& [key, value] : all) object[key] = value;
+  return object;
+}
+
+}  // namespace
+
+Result<ExtenderArgs> parse_extender_args(std::string_view text) {
+  CARVE_TRY(const auto value, parse(text));
+  const auto* pod = field(value, "Pod");
+  if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
+  ExtenderArgs args;
+  CARVE_TRY(args.pod, pod_ask_from(*pod));
+  if (args.pod.uid.empty())
+    return fail(Code::kInvalidArgument, "extender call: Pod without metadata.uid");
+  if (!take_nodes(value, &args))
+    return fail(Code::kInvalidArgument, "extender call: neither NodeNames nor Nodes");
+  if (std::find(args.names.begin(), args.names.end(), "") != args.names.end())
+    return fail(Code::kInvalidArgument, "extender call: a node without a name");
+  return args;
+}
+
+std::string to_json(const FilterAnswer& answer, const ExtenderArgs& args) {
+  json::object out;
+  if (args.cache_capable) {
+    out["NodeNames"] = json::array(answer.names.begin(), answer.names.end());
+    out["Nodes"] = nullptr;
+  } else {
+    json::array items;
+    for (const std::string& name : answer.names) {
+      const auto node = args.nodes.find(name);
+      if (node != args.nodes.end()) items.push_back(json::parse(node->second));
+    }
+    out["NodeNames"] = nullptr;
+    out["Nodes"] = json::object{{"metadata", json::object{}}, {"items", std::move(items)}};
+  }
+  out["FailedNodes"] = texts(answer.failed);
+  out["FailedAndUnresolvableNodes"] = texts(answer.hopeless);
+  out["Error"] = answer.error;
+  return json::serialize(out);
+}
+
+std::string to_json(const std::vector<HostScore>& scores) {
+  json::array out;
+  for (const HostScore& score : scores)
+    out.push_back(json::object{{"Host", score.node}, {"Score", score.score}});
+  return json::serialize(out);
+}
+
+Result<BindingArgs> parse_binding_args(std::string_view text) {
+  CARVE_TRY(const auto value, parse(text));
+  BindingArgs args;
+  for (const auto& [key, to] : {std::pair<const char*, std::string*>{"PodNamespace", &args.space},
+                                {"PodName", &args.pod},
+                                {"PodUID", &args.uid},
+                                {"Node", &args.node}}) {
+    *to = json_read::text_of(field(value, key));
+    if (to->empty())
+      return fail(Code::kInvalidArgument, std::string("extender bind: without ") + key);
+  }
+  return args;
+}
+
+std::string binding_result(const std::string& error) {
+  return json::serialize(json::object{{"Error", error}});
+}
+
+}  // namespace carve::codec

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/dialects/pod_ask.h"
+
+// What kube-scheduler's HTTP extender calls say and want to hear
+// (k8s.io/kube-scheduler/extender/v1). Its keys are Go's names; readers take any case, since older
+// schedulers send other ones.
+namespace carve::codec {
+
+/// Of a filter or prioritize call.
+struct ExtenderArgs {
+  PodAsk pod;
+  std::vector<std::string> names;            // the candidates, in the order of the call
+  bool cache_capable = true;                 // names came, not whole Node objects
+  std::map<std::string, std::string> nodes;  // else the objects, as they came
+};
+
+/// Streaming is not needed: names of 5,000 nodes are 230 KB.
+///   errors  kInvalidArgument: no JSON, no Pod with a UID, neither NodeNames nor Nodes
+[[nodiscard]] Result<ExtenderArgs> parse_extender_args(std::string_view text);
+
+struct FilterAnswer {
+  std::vector<std::string> names;               // they serve the pod
+  std::map<std::string, std::string> failed;    // others may, once slices go
+  std::map<std::string, std::string> hopeless;  // eviction would not help
+  std::string error;                            // of the whole call; empty: none
+};
+/// In the form that the call asked for: names, or the objects themselves.
+[[nodiscard]] std::string to_json(const FilterAnswer& answer, const ExtenderArgs& args);
+
+struct HostScore {
+  std::string node;
+  std::int64_t score = 0;  // 0 to 10
+};
+[[nodiscard]] std::string to_json(const std::vector<HostScore>& scores);
+
+struct BindingArgs {
+  std::string space;
+  std::string pod;
+  std::string uid;
+  std::string node;
+};
+///   errors  kInvalidArgument: no JSON, or one of the four is missing: it names which
+[[nodiscard]] Result<BindingArgs> parse_binding_args(std::string_view text);
+/// Empty: bound.
+[[nodiscard]] std::string binding_result(const std::string& error);
+
+}  // namespace carve::codec

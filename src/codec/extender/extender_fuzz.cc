@@ -1,0 +1,21 @@
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "codec/dialects/dialect.h"
+#include "codec/extender/extender.h"
+
+// Whatever a caller sends: an answer or an error, and what was read can be written.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  using namespace carve::codec;
+  if (const auto args = parse_extender_args(text)) {
+    static_cast<void>(requests_of(args->pod, {}));
+    FilterAnswer answer;
+    answer.names = args->names;
+    static_cast<void>(to_json(answer, *args));
+  }
+  static_cast<void>(parse_binding_args(text));
+  static_cast<void>(parse_pod_ask(text));
+  return 0;
+}

@@ -1,0 +1,62 @@
+#include "codec/extender/extender.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace carve::codec {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr char kPod[] =
+    R"({"metadata":{"name":"p","namespace":"s","uid":"u-1"},"spec":{"containers":[{"name":"c"}]}})";
+
+std::string call(const std::string& rest) { return std::string(R"({"Pod":)") + kPod + rest + "}"; }
+
+TEST(Extender, NamesAreReadInAnyCaseAndAnsweredInGos) {
+  for (const char* names : {R"(,"NodeNames":["b","a"],"Nodes":null)", R"(,"nodenames":["b","a"])",
+                            R"(,"nodeNames":["b","a"])"}) {
+    const auto args = parse_extender_args(call(names));
+    ASSERT_TRUE(args) << args.error().what;
+    EXPECT_TRUE(args->cache_capable);
+    EXPECT_THAT(args->names, ElementsAre("b", "a"));
+    EXPECT_EQ(args->pod.uid, "u-1");
+    EXPECT_EQ(to_json(FilterAnswer{{"a"}, {{"b", "full"}}, {}, ""}, *args),
+              R"({"NodeNames":["a"],"Nodes":null,"FailedNodes":{"b":"full"},)"
+              R"("FailedAndUnresolvableNodes":{},"Error":""})");
+  }
+}
+
+TEST(Extender, WholeNodesComeBackWhole) {
+  const auto args = parse_extender_args(call(
+      R"(,"Nodes":{"items":[{"metadata":{"name":"a","labels":{"x":"1"}}},{"metadata":{"name":"b"}}]})"));
+  ASSERT_TRUE(args) << args.error().what;
+  EXPECT_FALSE(args->cache_capable);
+  EXPECT_THAT(args->names, ElementsAre("a", "b"));
+  EXPECT_THAT(to_json(FilterAnswer{{"a"}, {}, {{"b", "no card"}}, ""}, *args),
+              HasSubstr(R"("items":[{"metadata":{"name":"a","labels":{"x":"1"}}}])"));
+}
+
+TEST(Extender, NonsenseIsRefusedWithWhatIsMissing) {
+  EXPECT_FALSE(parse_extender_args("{"));
+  EXPECT_FALSE(parse_extender_args(R"({"NodeNames":["a"]})"));
+  EXPECT_FALSE(parse_extender_args(call("")));
+  EXPECT_FALSE(parse_extender_args(call(R"(,"NodeNames":[1])")));
+  EXPECT_FALSE(parse_extender_args(R"({"Pod":{"metadata":{"name":"p"}},"NodeNames":[]})"));
+  EXPECT_THAT(parse_binding_args(R"({"PodName":"p","PodNamespace":"s","Node":"n"})").error().what,
+              HasSubstr("PodUID"));
+}
+
+TEST(Extender, BindingAndScores) {
+  const auto args =
+      parse_binding_args(R"({"PodName":"p","podNamespace":"s","PodUID":"u","Node":"n"})");
+  ASSERT_TRUE(args);
+  EXPECT_EQ(args->space + "/" + args->pod + "/" + args->uid + "/" + args->node, "s/p/u/n");
+  EXPECT_EQ(binding_result(""), R"({"Error":""})");
+  EXPECT_EQ(to_json(std::vector<HostScore>{{"a", 10}, {"b", 3}}),
+            R"([{"Host":"a","Score":10},{"Host":"b","Score":3}])");
+}
+
+}  // namespace
+}  // namespace carve::codec
