@@ -12,8 +12,15 @@ namespace carve::abi {
 
 inline constexpr std::uint32_t kGrantMagic = 0x47564143;    // "CAVG"
 inline constexpr std::uint32_t kAccountMagic = 0x41564143;  // "CAVA"
-inline constexpr std::uint16_t kPageAbi = 1;                // what this build writes
-inline constexpr std::uint16_t kPageAbiMin = 1;             // the oldest a client of this build can read
+
+// A newer page only ever uses bytes that were reserved in the one before, where zero means "as before". So library N reads
+// pages N-1 (its node's arbiter is not upgraded yet) and library N-1, in a container that runs on, reads pages N.
+#ifndef CARVE_PAGE_ABI
+#define CARVE_PAGE_ABI 1  // tests/next builds the next one, to try what an upgrade does
+#endif
+inline constexpr std::uint16_t kPageAbi = CARVE_PAGE_ABI;                         // what this build writes
+inline constexpr std::uint16_t kPageAbiMin = kPageAbi > 1 ? kPageAbi - 1 : 1;     // the oldest its clients read
+inline constexpr std::uint16_t kClientAbiMin = kPageAbi > 1 ? kPageAbi - 1 : 1;   // the oldest client of what it writes
 
 inline constexpr std::size_t kGrantPageBytes = 4096;
 inline constexpr std::size_t kAccountSlots = 1024;

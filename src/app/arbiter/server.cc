@@ -266,6 +266,7 @@ void Server::greet(Guest& guest) {
   socklen_t size = sizeof peer;
   std::vector<Fd> fds;
   welcome.status = abi::judge_hello(bytes, packet ? packet->size : 0, &hello);
+  if (welcome.status == abi::WelcomeStatus::kOk) welcome.abi = std::min(abi::kPageAbi, hello.abi_max);
   if (welcome.status != abi::WelcomeStatus::kOk) {
     // Told so, and that is all.
   } else if (found == slices_.end()) {

@@ -73,9 +73,9 @@ std::optional<Fd> connect_slice(const std::string& runtime, const std::string& i
 }
 
 std::optional<RawClient> hello(const std::string& runtime, const std::string& id, abi::LibraryKind kind,
-                               std::uint16_t abi_max) {
+                               std::uint16_t abi_max, std::optional<std::uint16_t> abi_min) {
   auto socket = connect_slice(runtime, id);
-  const abi::Hello words{abi::kHelloMagic, abi_max, abi_max, kind, 0};
+  const abi::Hello words{abi::kHelloMagic, abi_min.value_or(abi_max), abi_max, kind, 0};
   RawClient client;
   std::vector<Fd> fds;
   if (!socket || send(socket->get(), &words, sizeof words, MSG_NOSIGNAL) < 0 ||

@@ -37,7 +37,8 @@ struct RawClient {
 std::optional<Fd> connect_slice(const std::string& runtime, const std::string& id);
 /// Says hello like the library; `fields` may be wrong on purpose. None: nobody answered within 2 s.
 std::optional<RawClient> hello(const std::string& runtime, const std::string& id,
-                               abi::LibraryKind kind = abi::LibraryKind::kCuda, std::uint16_t abi_max = abi::kPageAbi);
+                               abi::LibraryKind kind = abi::LibraryKind::kCuda, std::uint16_t abi_max = abi::kPageAbi,
+                               std::optional<std::uint16_t> abi_min = std::nullopt);  // without: abi_max
 /// Sends these bytes instead of a hello and returns what is answered.
 std::optional<abi::Welcome> say(const std::string& runtime, const std::string& id, const std::string& bytes);
 
