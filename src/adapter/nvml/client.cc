@@ -199,6 +199,9 @@ Result<GpuInventory> NvmlClient::inventory_locked() {
     card.memory = Bytes(cards.back().memory_bytes);
     card.numa_node = cards.back().numa_node;
     card.minor = cards.back().minor;
+    card.pcie_root = text_of(cards.back().pcie_root);
+    card.architecture = text_of(cards.back().architecture);
+    card.compute_capability = text_of(cards.back().compute_capability);
     cards_.push_back(card.id);
     result.cards.push_back(card);
     result.pci_bus_ids.push_back(text_of(cards.back().bus_id));

@@ -68,6 +68,9 @@ TEST_F(NvmlClientTest, ListsCardsFilesAndProcesses) {
   ASSERT_EQ(inventory->cards.size(), 2U);
   EXPECT_EQ(inventory->cards[1].id.str(), "GPU-fake-1");
   EXPECT_EQ(inventory->cards[1].minor, 6);
+  EXPECT_EQ(inventory->cards[0].architecture, "Hopper");
+  EXPECT_EQ(inventory->cards[0].compute_capability, "9.0");
+  EXPECT_EQ(inventory->cards[1].architecture, "");  // newer than what is known here
   EXPECT_EQ(inventory->cards[0].memory, Bytes::gib(16));
   EXPECT_EQ(inventory->links.between(CardId("GPU-fake-0"), CardId("GPU-fake-1")).level, LinkLevel::kSystem);
   EXPECT_NE(inventory->files.nvml.find("libnvidia-ml.so.1"), std::string::npos);

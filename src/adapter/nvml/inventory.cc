@@ -1,9 +1,11 @@
 #include "adapter/nvml/inventory.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "adapter/process/text_file.h"
 #include "core/topology/links.h"
@@ -41,6 +43,31 @@ int numa_of(const Api& api, Device device, const std::string& bus_id) {
   return text ? std::atoi(text->c_str()) : -1;
 }
 
+/// The root complex that the card hangs below, by the kernel's tree of devices: "0000:17"; empty: not known.
+std::string pcie_root_of(const std::string& bus_id) {
+  const std::string place = real_path("/sys/bus/pci/devices/" + kernel_bus_id(bus_id));
+  constexpr std::string_view kRoots = "/sys/devices/pci";
+  if (place.compare(0, kRoots.size(), kRoots) != 0) return {};
+  return place.substr(kRoots.size(), place.find('/', kRoots.size()) - kRoots.size());
+}
+
+/// The generation's name by the number that the library gives; a newer one than this table has none.
+const char* architecture_name(unsigned number) {
+  constexpr std::array<const char*, 11> kNames = {"",      "",       "Kepler", "Maxwell", "Pascal",   "Volta",
+                                                  "Turing", "Ampere", "Ada",    "Hopper",  "Blackwell"};
+  return number < kNames.size() ? kNames[number] : "";
+}
+
+void describe_generation(const Api& api, Device device, WireCard* card) {
+  unsigned number = 0;
+  if (api.architecture != nullptr && api.architecture(device, &number) == kSuccess)
+    copy_text(card->architecture, architecture_name(number));
+  int major = 0;
+  int minor = 0;
+  if (api.compute_capability != nullptr && api.compute_capability(device, &major, &minor) == kSuccess)
+    copy_text(card->compute_capability, std::to_string(major) + "." + std::to_string(minor));
+}
+
 /// Total without what the driver keeps for itself: nobody can have that.
 std::uint64_t usable_memory(const Api& api, Device device, int* status) {
   MemoryV2 v2 = {};
@@ -67,6 +94,8 @@ int describe_card(const Api& api, Device device, WireCard* card, std::string* wh
   int status = kSuccess;
   card->memory_bytes = usable_memory(api, device, &status);
   card->numa_node = numa_of(api, device, card->bus_id);
+  copy_text(card->pcie_root, pcie_root_of(card->bus_id));
+  describe_generation(api, device, card);
   *what = "memory";
   return status;
 }

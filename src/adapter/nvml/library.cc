@@ -48,6 +48,8 @@ Api resolve_all(void* h) {
   resolve(h, api.memory, {"nvmlDeviceGetMemoryInfo"});
   resolve(h, api.memory_v2, {"nvmlDeviceGetMemoryInfo_v2"});
   resolve(h, api.numa, {"nvmlDeviceGetNumaNodeId"});
+  resolve(h, api.architecture, {"nvmlDeviceGetArchitecture"});
+  resolve(h, api.compute_capability, {"nvmlDeviceGetCudaComputeCapability"});
   resolve(h, api.memory_affinity, {"nvmlDeviceGetMemoryAffinity"});
   resolve(h, api.utilization, {"nvmlDeviceGetUtilizationRates"});
   resolve(h, api.temperature, {"nvmlDeviceGetTemperature"});

@@ -71,6 +71,8 @@ struct Api {
   int (*memory)(Device, Memory*) = nullptr;
   int (*memory_v2)(Device, MemoryV2*) = nullptr;
   int (*numa)(Device, unsigned*) = nullptr;
+  int (*architecture)(Device, unsigned*) = nullptr;
+  int (*compute_capability)(Device, int*, int*) = nullptr;
   int (*memory_affinity)(Device, unsigned, unsigned long*, unsigned) = nullptr;
   int (*utilization)(Device, Utilization*) = nullptr;
   int (*temperature)(Device, int, unsigned*) = nullptr;

@@ -42,6 +42,9 @@ struct WireCard {
   std::uint64_t memory_bytes;  // usable: total without what the driver keeps
   std::int32_t minor;
   std::int32_t numa_node;
+  char architecture[16];
+  char compute_capability[16];
+  char pcie_root[16];  // "0000:17"
   std::uint8_t link_level[kMaxCards];
   std::uint8_t link_lanes[kMaxCards];
 };

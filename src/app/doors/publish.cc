@@ -58,6 +58,8 @@ codec::PublishedDevice device_of(const GpuInventory& cards, std::size_t index) {
   add(&device, "uuid", card.id.str());
   add(&device, "productName", card.model);
   add(&device, "vendor", card.vendor);
+  add(&device, "architecture", card.architecture);
+  add_version(&device, "cudaComputeCapability", card.compute_capability);
   add_version(&device, "driverVersion", cards.driver_version);
   add_version(&device, "cudaDriverVersion", cards.cuda_version);
   if (index < cards.pci_bus_ids.size())

@@ -12,14 +12,20 @@ namespace carve::doors {
 namespace {
 
 TEST(Publish, OneDevicePerCardWithWhatPeopleSelectOn) {
-  const auto devices = devices_of(some_cards(2));
+  auto cards = some_cards(2);
+  cards.cards[1].architecture = "Hopper";
+  cards.cards[1].compute_capability = "9.0";
+  const auto devices = devices_of(cards);
   ASSERT_EQ(devices.size(), 2U);
+  EXPECT_FALSE(devices[0].attributes.contains("architecture"));  // a driver that does not tell
   const auto& d = devices[1];
   EXPECT_EQ(d.name, "gpu-00000001-aaaa-bbbb-cccc-000000000000");
   EXPECT_EQ(std::get<std::string>(d.attributes.at("uuid")), "GPU-00000001-AAAA-bbbb-cccc-000000000000");
   EXPECT_EQ(std::get<std::string>(d.attributes.at("productName")), "NVIDIA H200");
   EXPECT_EQ(std::get<codec::AttributeVersion>(d.attributes.at("driverVersion")).text, "580.65.6");
   EXPECT_EQ(std::get<codec::AttributeVersion>(d.attributes.at("cudaDriverVersion")).text, "13.0.0");
+  EXPECT_EQ(std::get<std::string>(d.attributes.at("architecture")), "Hopper");
+  EXPECT_EQ(std::get<codec::AttributeVersion>(d.attributes.at("cudaComputeCapability")).text, "9.0.0");
   EXPECT_EQ(std::get<std::string>(d.attributes.at("resource.kubernetes.io/pciBusID")), "0000:21:00.0");
   EXPECT_EQ(std::get<std::string>(d.attributes.at("resource.kubernetes.io/pcieRoot")), "pci0000:11");
   EXPECT_EQ(std::get<std::int64_t>(d.attributes.at("resource.kubernetes.io/numaNode")), 0);

@@ -44,6 +44,8 @@ struct Card {
   int numa_node = -1;     // -1: not known
   int minor = -1;         // of the device node, for adapters; -1: not known
   std::string pcie_root;  // "0000:17" or empty
+  std::string architecture;        // "Hopper" or empty: as the vendor names the generation
+  std::string compute_capability;  // "9.0" or empty
   friend bool operator==(const Card&, const Card&) = default;
 };
 

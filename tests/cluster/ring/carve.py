@@ -19,7 +19,8 @@ AGENT_SOCKET = "/run/carve/agent.sock"
 
 def manifests() -> list:
     """The files that a cluster is installed with."""
-    return sorted((paths.REPOSITORY / "deploy").glob("*.yaml"))
+    deploy = paths.REPOSITORY / "deploy"
+    return sorted(deploy.glob("*.yaml")) + sorted(deploy.glob("crds/*.yaml"))
 
 
 def install_objects(ring) -> None:

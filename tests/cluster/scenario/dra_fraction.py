@@ -33,6 +33,8 @@ class DraFraction(CarveTest):
             self.assertEqual(device["name"], "gpu-" + card["uuid"].removeprefix("GPU-").lower())
             self.assertEqual(check.quantity(device["capacity"]["cores"]["value"]), 100)
             self.assertTrue(device["allowMultipleAllocations"])
+            self.assertEqual(device["attributes"]["architecture"], {"string": "Hopper"})
+            self.assertEqual(device["attributes"]["cudaComputeCapability"], {"version": "9.0.0"})
 
     def test_a_fraction_runs_and_is_seen_and_freed(self):
         template = self.template(memory="4Gi", cores="30")

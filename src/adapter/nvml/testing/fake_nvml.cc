@@ -54,6 +54,15 @@ int nvmlDeviceGetName(void*, char* text, unsigned size) {
   std::snprintf(text, size, "Fake T4");
   return 0;
 }
+int nvmlDeviceGetArchitecture(void* device, unsigned* number) {
+  *number = index_of(device) == 0 ? 9 : 77;
+  return 0;
+}
+int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
+  *major = 9;
+  *minor = 0;
+  return 0;
+}
 int nvmlDeviceGetMinorNumber(void* device, unsigned* minor) {
   *minor = 7 - static_cast<unsigned>(index_of(device));
   return 0;
