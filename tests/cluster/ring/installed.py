@@ -65,13 +65,13 @@ def make_image(build, target, name=None) -> str:
 
 
 def install(ring, archive) -> list:
-    """Imports the image on every node and applies deploy/; the Installed of each node, serving."""
+    """Imports the image on every node and applies deploy/crds/ and deploy/; the Installed of each node, serving."""
     for node in ring.nodes:
         node.import_images([archive])
     ring.kubectl("apply", "-f", DEPLOY / "agent-rbac.yaml")
     ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
                        "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
-    ring.kubectl("apply", "-f", DEPLOY)
+    ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY)
     made = [Installed(ring, node) for node in ring.nodes]
     for one in made:
         one.wait_serving()
@@ -79,8 +79,8 @@ def install(ring, archive) -> list:
 
 
 def uninstall(ring) -> None:
-    """`kubectl delete -f deploy/`, and until the pods are gone."""
-    ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY, check=False)
+    """`kubectl delete -f deploy/ -f deploy/crds/`, and until the pods are gone."""
+    ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY, "-f", DEPLOY / "crds", check=False)
     kube = ring.kube()
     until = time.monotonic() + 60
     while kube.get("Namespace", carve.NAMESPACE) is not None:
