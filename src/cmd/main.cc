@@ -205,7 +205,10 @@ void view_commands(CLI::App& app, Everything& all) {
   auto* doctor = app.add_subcommand(
       "doctor", "what is wrong on this host, why, and what helps; exit code 1 if anything");
   host_flags(doctor, &all.doctor.host, true);
-  doctor->footer("Example:\n  carve doctor");
+  output_flag(doctor, &all.doctor.output, {"text", "json"});
+  doctor->add_flag("--node", all.doctor.node,
+                   "this is a node of Kubernetes: driver, engines, kubelet and container devices too");
+  doctor->footer("Examples:\n  carve doctor\n  carve doctor --node\n  carve doctor --node --host-root /host -o json");
   auto* version = app.add_subcommand("version", "version, commit and page ABI");
   host_flags(version, &all.version.host, false);
   version->footer("Example:\n  carve version");

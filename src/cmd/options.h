@@ -79,6 +79,7 @@ struct ViewOptions {
   std::string output = "text";
   bool once = false;
   std::string every = "1s";
+  bool node = false;  // doctor: also what a node of Kubernetes needs
 };
 
 /// The agent as a node of Kubernetes. Empty name: on a machine by itself, as `carve up` starts it.

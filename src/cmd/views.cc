@@ -15,11 +15,15 @@
 #include "adapter/api/client.h"
 #include "adapter/api/messages.h"
 #include "adapter/cgroup/cgroup2.h"
+#include "adapter/host/host_files_on_disk.h"
 #include "adapter/mountns/library_store.h"
+#include "adapter/process/host_root.h"
 #include "adapter/process/spawn.h"
 #include "adapter/process/text_file.h"
 #include "app/cli/doctor.h"
+#include "app/cli/node/node_checks.h"
 #include "cmd/options.h"
+#include "codec/host/findings.h"
 
 namespace carve::cmd {
 namespace {
@@ -137,14 +141,27 @@ int top(const ViewOptions& options) {
 }
 
 int doctor(const ViewOptions& options) {
+  if (options.node && !options.host.host_root.empty()) {
+    if (auto entered = enter_host_root(options.host.host_root); !entered) return report(entered.error());
+  }
   api::Client agent(options.host.agent_socket());
   auto asked = agent.view({});
   std::optional<AgentView> view;
   if (asked) view = *asked;
   auto facts = look_at_host(options.host, view);
   if (!asked) facts.agent_error = asked.error().what;
-  const auto findings = cli::diagnose(facts, view);
-  std::printf("%s", cli::render_findings(findings, view).c_str());
+  facts.is_node = options.node;
+  auto findings = cli::diagnose(facts, view);
+  if (options.node) {
+    auto of_node = cli::check_node(HostFilesOnDisk(), view);
+    findings.insert(findings.end(), of_node.begin(), of_node.end());
+    cli::sort_by_severity(&findings);
+  }
+  if (options.output == "json") {
+    std::printf("%s\n", codec::to_json(findings).c_str());
+  } else {
+    std::printf("%s", cli::render_findings(findings, view).c_str());
+  }
   return cli::anything_wrong(findings) ? kExitFailed : kExitOk;
 }
 

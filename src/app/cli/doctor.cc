@@ -14,25 +14,33 @@ constexpr Bytes kLowDisk = Bytes::mib(16);
 using Findings = std::vector<Finding>;
 
 void look_at_processes(const HostFacts& host, const std::optional<AgentView>& view, Findings& out) {
+  if (host.is_node) {
+    if (view) return;
+    out.push_back({Severity::kError, "the agent does not answer", host.agent_error,
+                   "kubectl -n carve-system get pods -o wide -l app.kubernetes.io/component=agent shows its pod, "
+                   "`kubectl logs` why; running slices keep their limits meanwhile",
+                   "agent-away"});
+    return;
+  }
   if (!host.supervisor_lives) {
     out.push_back({Severity::kError, "nothing starts carve's processes again when they die",
                    "no `carve up` runs for " + host.runtime_folder,
-                   "start `carve up` (it takes over what still runs)"});
+                   "start `carve up` (it takes over what still runs)", "no-supervisor"});
   }
   if (view) return;
   if (host.agent_socket_exists && !host.agent_lives) {
     out.push_back({Severity::kError, "the agent is gone, its socket is stale", host.agent_error,
-                   "start `carve up`; it replaces the socket and takes the slices over"});
+                   "start `carve up`; it replaces the socket and takes the slices over", "agent-gone"});
   } else if (host.agent_lives) {
     out.push_back(
         {Severity::kError, "the agent lives but does not answer", host.agent_error,
-         "is it stopped (SIGSTOP, debugger)? `kill -CONT` it, or kill it: running slices keep their limits"});
+         "is it stopped (SIGSTOP, debugger)? `kill -CONT` it, or kill it: running slices keep their limits", "agent-silent"});
   } else {
-    out.push_back({Severity::kError, "the agent does not run", host.agent_error, "start `carve up` as root"});
+    out.push_back({Severity::kError, "the agent does not run", host.agent_error, "start `carve up` as root", "agent-away"});
   }
   if (!host.arbiter_lives) {
     out.push_back({Severity::kError, "the arbiter does not run",
-                   "slices go on at their last rate and nothing new starts", "start `carve up` as root"});
+                   "slices go on at their last rate and nothing new starts", "start `carve up` as root", "arbiter-away"});
   }
 }
 
@@ -41,43 +49,43 @@ void look_at_view(const AgentView& view, Findings& out) {
     out.push_back(
         {Severity::kError, "no driver: NVML is " + view.gpu_state, view.gpu_reason,
          "install the NVIDIA driver and load it (nvidia-smi must list the card), or point --driver-root "
-         "at it; `carve up --help` tells what can be had without a card"});
+         "at it; `carve up --help` tells what can be had without a card", "driver-absent"});
   }
   if (view.gpu_state == "hanging") {
     out.push_back(
         {Severity::kError, "NVML is hanging", view.gpu_reason,
          "look at dmesg for XID messages; a reset of the card or a reboot helps; the second line is blind "
-         "until it answers"});
+         "until it answers", "driver-hanging"});
   }
   if (view.arbiter_state != "ok") {
     out.push_back(
         {Severity::kError, "the arbiter is " + view.arbiter_state, view.arbiter_reason,
          "slices go on at their last rate and nothing new starts; `carve up` starts it again, a stopped one "
-         "needs kill -CONT or kill -9"});
+         "needs kill -CONT or kill -9", "arbiter-away"});
   }
   if (!view.journal_error.empty()) {
     out.push_back(
         {Severity::kError, "the journal cannot be written", view.journal_error,
-         "make room on the state folder's disk or make it writable; no new slice is given until then"});
+         "make room on the state folder's disk or make it writable; no new slice is given until then", "journal"});
   }
   if (!view.library_error.empty()) {
     out.push_back({Severity::kError, "libcarve is not usable, only whole cards are given", view.library_error,
                    "install libcarve-cuda.so and libcarve-nvml.so beside the carve binary, or name them with "
-                   "--lib-source"});
+                   "--lib-source", "library"});
   }
   for (const auto& card : view.cards) {
     if (!card.card.health.ok) {
       out.push_back(
           {Severity::kError, "card " + card.card.id.str() + " is unhealthy", card.card.health.reason,
            "its slices keep running, no new one is placed there; it heals by itself when the driver lists "
-           "it again"});
+           "it again", "card-unhealthy"});
     }
     if (!card.foreign.empty()) {
       out.push_back(
           {Severity::kNote,
            fmt::format("{} process(es) outside any slice use {}", card.foreign.size(), card.card.id.str()),
            fmt::format("first: {} ({})", card.foreign.front().pid, card.foreign.front().command),
-           "what they hold is missing for slices; start them with `carve run`"});
+           "what they hold is missing for slices; start them with `carve run`", "foreign-processes"});
     }
   }
   std::size_t breaches = 0;
@@ -88,46 +96,46 @@ void look_at_view(const AgentView& view, Findings& out) {
     out.push_back({Severity::kWarning,
                    fmt::format("the second line acted {} time(s) since the agent started", breaches),
                    last->kind + " " + last->slice + ": " + last->text,
-                   "somebody went around the library; `carve top` shows the last events"});
+                   "somebody went around the library; `carve top` shows the last events", "second-line-acted"});
   }
 }
 
 void look_at_host(const HostFacts& host, bool running, Findings& out) {
   if (running && host.runtime_exists && !host.runtime_on_tmpfs) {
     out.push_back({Severity::kNote, host.runtime_folder + " is not on a tmpfs",
-                   "what lies there survives a reboot as stale files", "mount a tmpfs on /run"});
+                   "what lies there survives a reboot as stale files", "mount a tmpfs on /run", "runtime-not-tmpfs"});
   }
   if (host.libraries_noexec) {
     out.push_back({Severity::kError, host.library_folder + " is mounted noexec",
                    "libraries cannot be loaded from there",
-                   "remount it exec, or choose another folder: --lib-dir"});
+                   "remount it exec, or choose another folder: --lib-dir", "libraries-noexec"});
   }
   if (!host.state_error.empty()) {
     out.push_back({Severity::kError, "the state folder cannot be written", host.state_error,
-                   "remount it read-write, or choose another one: --state-dir"});
+                   "remount it read-write, or choose another one: --state-dir", "state-folder"});
   }
   if (host.state_free && *host.state_free < kLowDisk) {
     out.push_back({Severity::kError, "the disk of " + host.state_folder + " is full",
                    to_human(*host.state_free) + " are free, the journal wants " + to_human(kLowDisk),
-                   "make room; no new slice is given when the journal cannot be written"});
+                   "make room; no new slice is given when the journal cannot be written", "disk-full"});
   }
   if (!host.cgroup_error.empty()) {
     out.push_back(
         {Severity::kError, "no cgroup2: `carve run` cannot work", host.cgroup_error,
-         "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified"});
+         "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified", "no-cgroup2"});
   }
   if (!host.user_namespaces_error.empty()) {
     out.push_back({Severity::kNote, "ordinary users cannot use `carve run`", host.user_namespaces_error,
-                   "allow user namespaces, or run it as root; containers are not affected"});
+                   "allow user namespaces, or run it as root; containers are not affected", "no-user-namespaces"});
   }
   if (!host.overlay_known) {
     out.push_back({Severity::kNote, "the kernel has no overlayfs loaded",
                    "it is needed where the driver's names are not in the library folder",
-                   "modprobe overlay"});
+                   "modprobe overlay", "no-overlayfs"});
   }
   for (const auto& node : host.missing_nodes) {
     out.push_back({Severity::kError, "device node " + node + " is missing", "the driver lists its card",
-                   "nvidia-modprobe -c0 -u makes it, or `nvidia-smi` as root once"});
+                   "nvidia-modprobe -c0 -u makes it, or `nvidia-smi` as root once", "device-node-missing"});
   }
 }
 
@@ -142,9 +150,13 @@ std::vector<Finding> diagnose(const HostFacts& host, const std::optional<AgentVi
   look_at_processes(host, view, findings);
   if (view) look_at_view(*view, findings);
   look_at_host(host, view.has_value(), findings);
-  std::stable_sort(findings.begin(), findings.end(),
-                   [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  sort_by_severity(&findings);
   return findings;
+}
+
+void sort_by_severity(std::vector<Finding>* findings) {
+  std::stable_sort(findings->begin(), findings->end(),
+                   [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
 }
 
 bool anything_wrong(const std::vector<Finding>& findings) {
@@ -156,8 +168,8 @@ std::string render_findings(const std::vector<Finding>& findings, const std::opt
   std::string out;
   if (view) out += describe_cards(*view) + fmt::format("; {} slice(s)\n", view->slices.size());
   for (const auto& finding : findings) {
-    out += fmt::format("{} {}\n        cause: {}\n        fix:   {}\n", word(finding.severity), finding.what,
-                       finding.cause, finding.fix);
+    out += fmt::format("{} {} [{}]\n        cause: {}\n        fix:   {}\n", word(finding.severity), finding.what,
+                       finding.id, finding.cause, finding.fix);
   }
   out += anything_wrong(findings) ? "" : "nothing is wrong\n";
   return out;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "core/model/finding.h"
 #include "port/agent_api.h"
 
 // `carve doctor`: from what was seen of this host to findings a person can act on. Pure.
@@ -13,6 +14,7 @@ namespace carve::cli {
 
 /// What was looked up on this host. Texts are empty where all is well.
 struct HostFacts {
+  bool is_node = false;  // of Kubernetes: its processes are pods, nothing is started by `carve up`
   std::string runtime_folder;
   std::string state_folder;
   std::string library_folder;
@@ -32,17 +34,11 @@ struct HostFacts {
   std::vector<std::string> missing_nodes;  // device nodes of cards that the driver lists
 };
 
-enum class Severity : std::uint8_t { kNote, kWarning, kError };
-
-struct Finding {
-  Severity severity = Severity::kError;
-  std::string what;
-  std::string cause;
-  std::string fix;
-};
-
 /// All that is wrong, worst first. Notes are no fault: they tell what cannot be used here.
 [[nodiscard]] std::vector<Finding> diagnose(const HostFacts& host, const std::optional<AgentView>& view);
+
+/// Worst first.
+void sort_by_severity(std::vector<Finding>* findings);
 
 [[nodiscard]] std::string render_findings(const std::vector<Finding>& findings,
                                           const std::optional<AgentView>& view);

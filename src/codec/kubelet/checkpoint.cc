@@ -60,15 +60,21 @@ std::string decoded(const std::string& text) {
 
 }  // namespace
 
-Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
+namespace {
+
+Result<json::value> parse(std::string_view text) {
   json::parse_options options;
   options.max_depth = 16;
   json::error_code error;
-  const json::value value =
-      json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error)
-    return fail(Code::kInvalidArgument,
-                "the kubelet's device checkpoint: no JSON: " + error.message());
+  auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  if (error) return fail(Code::kInvalidArgument, "the kubelet's device checkpoint: no JSON: " + error.message());
+  return value;
+}
+
+}  // namespace
+
+Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
+  CARVE_TRY(const auto value, parse(text));
   const auto* data = member(value, "Data");
   const auto* entries = data == nullptr ? nullptr : member(*data, "PodDeviceEntries");
   std::vector<CheckpointEntry> out;
@@ -88,6 +94,19 @@ Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
       out.push_back(std::move(entry));
   }
   return out;
+}
+
+Result<std::map<std::string, std::size_t>> parse_registered(std::string_view text) {
+  CARVE_TRY(const auto value, parse(text));
+  std::map<std::string, std::size_t> registered;
+  const auto* found = json_read::at(value, "Data.RegisteredDevices");
+  const auto* object = found == nullptr ? nullptr : found->if_object();
+  if (object == nullptr) return registered;
+  for (const auto& entry : *object) {
+    const auto* devices = entry.value().if_array();
+    registered[std::string(entry.key())] = devices == nullptr ? 0 : devices->size();
+  }
+  return registered;
 }
 
 }  // namespace carve::codec

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,5 +28,9 @@ struct CheckpointEntry {
 ///   cost    O(text); nested at most 16 deep
 ///   source  spec 2.1, item 11: seen on kubelet 1.36.3
 [[nodiscard]] Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text);
+
+/// Of the same file: how many devices each resource has that a plugin is registered for.
+///   errors  kInvalidArgument: no JSON
+[[nodiscard]] Result<std::map<std::string, std::size_t>> parse_registered(std::string_view text);
 
 }  // namespace carve::codec

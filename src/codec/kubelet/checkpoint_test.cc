@@ -45,5 +45,14 @@ TEST(Checkpoint, AHalfWrittenFileIsAnError) {
   EXPECT_FALSE(parse_checkpoint(std::string(100, '[')));
 }
 
+TEST(Checkpoint, RegisteredResourcesAndTheirDevices) {
+  const auto registered = parse_registered(
+      R"({"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"a/b":["x","y"],"c/d":null}},"Checksum":1})");
+  ASSERT_TRUE(registered);
+  EXPECT_EQ(*registered, (std::map<std::string, std::size_t>{{"a/b", 2}, {"c/d", 0}}));
+  EXPECT_TRUE(parse_registered("{}")->empty());
+  EXPECT_FALSE(parse_registered("{"));
+}
+
 }  // namespace
 }  // namespace carve::codec

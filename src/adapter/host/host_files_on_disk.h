@@ -1,0 +1,15 @@
+#pragma once
+
+#include "port/host_files.h"
+
+namespace carve {
+
+/// The files at their own paths (enter_host_root() makes the host's of a container's).
+class HostFilesOnDisk final : public HostFiles {
+ public:
+  [[nodiscard]] Result<std::string> read(const std::string& path) const override;
+  [[nodiscard]] Result<std::vector<std::string>> list(const std::string& folder) const override;
+  [[nodiscard]] Result<FileFacts> facts(const std::string& path) const override;
+};
+
+}  // namespace carve

@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/cli/node/node_checks.h"
+#include "codec/host/engine_config.h"
+
+// Container engines: do they know CDI, and does a container that asks for nothing see every card?
+namespace carve::cli {
+namespace {
+
+constexpr char kNvidiaConfig[] = "/etc/nvidia-container-runtime/config.toml";
+
+/// NVIDIA's runtime hands cards to whoever says so in his environment, images included.
+bool environment_is_believed(NodeLook& look) {
+  const auto text = look.read(kNvidiaConfig);
+  if (!text) return true;  // its default
+  const auto settings = codec::toml_settings(*text);
+  const auto found = settings.find("accept-nvidia-visible-devices-envvar-when-unprivileged");
+  return found == settings.end() || found->second != "false";
+}
+
+void say_everybody_sees_all(NodeLook& look, const std::string& engine) {
+  if (!environment_is_believed(look)) return;
+  look.found({Severity::kError, "a container that asks for no card sees all of them",
+              engine + " has NVIDIA's runtime as its default, and that believes "
+                       "NVIDIA_VISIBLE_DEVICES of any image",
+              fmt::format("make runc the default runtime again (Carve needs no other), or set "
+                          "accept-nvidia-visible-devices-envvar-when-unprivileged = false in {}",
+                          kNvidiaConfig),
+              "everybody-sees-all"});
+}
+
+void check_docker(NodeLook& look) {
+  const auto text = look.read("/etc/docker/daemon.json");
+  if (!text) return;
+  const auto config = codec::parse_docker_config(*text);
+  if (!config) {
+    look.found({Severity::kError, "/etc/docker/daemon.json cannot be read: Docker will not start",
+                config.error().what,
+                "mend the file (jq . /etc/docker/daemon.json shows where it breaks)",
+                "docker-config"});
+    return;
+  }
+  if (config->default_runtime == "nvidia") {
+    say_everybody_sees_all(look, "Docker");
+    return;
+  }
+  const bool nvidia = std::find(config->runtimes.begin(), config->runtimes.end(), "nvidia") !=
+                      config->runtimes.end();
+  if (nvidia && config->cdi != true) {
+    look.found({Severity::kWarning,
+                "Docker's containers get no driver unless they ask for NVIDIA's runtime",
+                "daemon.json names the runtime nvidia, but neither as default-runtime nor "
+                "features.cdi: programs say "
+                "\"Failed to initialize NVML: could not load NVML library\"",
+                "\"features\": {\"cdi\": true} in /etc/docker/daemon.json and --device of `carve "
+                "slice create`; or "
+                "--runtime=nvidia on each container",
+                "docker-no-driver"});
+  }
+}
+
+/// "2.0.3+docker18.09.0-1" wants docker-ce 18.09.0 and nothing else.
+void check_docker_package(NodeLook& look) {
+  const auto status = look.read("/var/lib/dpkg/status");
+  if (!status) return;
+  const auto packages = codec::installed_packages(*status);
+  const auto wrapper = packages.find("nvidia-docker2");
+  const auto docker = packages.find("docker-ce");
+  if (wrapper == packages.end() || docker == packages.end()) return;
+  const auto at = wrapper->second.find("docker");
+  if (at == std::string::npos) return;
+  const auto wanted = wrapper->second.substr(at + 6, wrapper->second.find('-', at) - at - 6);
+  if (wanted.empty() || docker->second.find(wanted) != std::string::npos) return;
+  look.found(
+      {Severity::kError, "nvidia-docker2 is made for another Docker",
+       fmt::format("nvidia-docker2 {} needs docker-ce {}, installed is {}", wrapper->second, wanted,
+                   docker->second),
+       "install the matching pair, or drop nvidia-docker2: Carve needs no runtime of NVIDIA's",
+       "docker-package"});
+}
+
+void check_containerd(NodeLook& look) {
+  const auto text = look.read("/etc/containerd/config.toml");
+  if (!text) return;
+  const auto settings = codec::toml_settings(*text);
+  const auto setting = [&](const char* name) {
+    const auto found = settings.find(name);
+    return found == settings.end() ? std::string() : found->second;
+  };
+  if (setting("enable_cdi") == "false") {
+    look.found(
+        {Severity::kError, "containerd does not look at container devices (CDI)",
+         "enable_cdi = false in /etc/containerd/config.toml: no container with a slice can start",
+         "set enable_cdi = true (containerd 1.7; it is the default since 2.0) and restart "
+         "containerd",
+         "containerd-cdi-off"});
+  }
+  const auto folders = setting("cdi_spec_dirs");
+  if (!folders.empty() && folders.find("/var/run/cdi") == std::string::npos &&
+      folders.find("/run/cdi") == std::string::npos) {
+    look.found({Severity::kError, "containerd looks for container devices elsewhere",
+                "cdi_spec_dirs = " + folders + " leaves /var/run/cdi out",
+                "add \"/var/run/cdi\" to cdi_spec_dirs and restart containerd",
+                "containerd-cdi-folders"});
+  }
+  if (setting("default_runtime_name") == "nvidia") say_everybody_sees_all(look, "containerd");
+}
+
+/// After `systemctl daemon-reload`, systemd sets the device rules of its scopes anew, by the links
+/// in /dev/char.
+void check_char_links(NodeLook& look) {
+  const auto containerd = look.read("/etc/containerd/config.toml");
+  const bool runtime_of_nvidia = look.facts(kNvidiaConfig).kind == FileKind::kFile;
+  const bool systemd = containerd && codec::toml_settings(*containerd)["SystemdCgroup"] == "true";
+  if (!runtime_of_nvidia || !systemd) return;
+  std::string missing;
+  for (const auto& name : look.list("/dev")) {
+    if (name.rfind("nvidia", 0) != 0) continue;
+    const auto node = look.facts("/dev/" + name);
+    if (node.kind != FileKind::kCharDevice) continue;
+    const auto link = fmt::format("/dev/char/{}:{}", node.major, node.minor);
+    if (look.facts(link).kind == FileKind::kAbsent) missing += (missing.empty() ? "" : ", ") + link;
+  }
+  if (missing.empty()) return;
+  look.found({Severity::kWarning,
+              "containers of NVIDIA's runtime lose their cards at `systemctl daemon-reload`",
+              "\"NVML: Unknown Error\": systemd drops devices that have no link: " + missing,
+              "give cards by container devices, as Carve does (its containers are not affected), "
+              "or make the links: "
+              "nvidia-ctk system create-dev-char-symlinks --create-all",
+              "char-links"});
+}
+
+}  // namespace
+
+void check_engines(NodeLook& look) {
+  check_docker(look);
+  check_docker_package(look);
+  check_containerd(look);
+  check_char_links(look);
+}
+
+}  // namespace carve::cli

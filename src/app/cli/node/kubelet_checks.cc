@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "app/cli/node/node_checks.h"
+#include "codec/kubelet/checkpoint.h"
+
+// The kubelet: does it start, does it know us, and who else offers cards to it?
+namespace carve::cli {
+namespace {
+
+constexpr char kPlugins[] = "/var/lib/kubelet/device-plugins";
+constexpr char kSlot[] = "elasticgpu.io/slot";
+
+void check_flags(NodeLook& look) {
+  std::vector<std::string> files = {"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet",
+                                    "/etc/sysconfig/kubelet", "/var/lib/kubelet/config.yaml"};
+  for (const char* folder :
+       {"/etc/systemd/system/kubelet.service.d", "/usr/lib/systemd/system/kubelet.service.d"}) {
+    for (const auto& name : look.list(folder)) files.push_back(std::string(folder) + "/" + name);
+  }
+  for (const auto& file : files) {
+    const auto text = look.read(file);
+    if (!text || text->find("Accelerators") == std::string::npos) continue;
+    look.found({Severity::kError, "the kubelet is told of a feature gate that is long gone",
+                file + " names Accelerators: a kubelet of today refuses to start",
+                "remove Accelerators=true; device plugins and DRA need no gate",
+                "kubelet-gate-accelerators"});
+  }
+}
+
+/// Cards that somebody else offers under a name of the field.
+bool offers_cards(const std::string& resource) {
+  static constexpr std::array<std::string_view, 8> kNames = {
+      "nvidia.com/",    "aliyun.com/gpu", "tencent.com/vcuda", "tke.cloud.tencent.com/qgpu",
+      "volcano.sh/gpu", "rancher.io/gpu", "deepomatic.com/",   "elasticgpu.com/"};
+  for (const auto name : kNames) {
+    if (resource.rfind(name, 0) == 0) return true;
+  }
+  return false;
+}
+
+void check_registrations(NodeLook& look) {
+  const auto text = look.read(std::string(kPlugins) + "/kubelet_internal_checkpoint");
+  if (!text) return;
+  const auto registered = codec::parse_registered(*text);
+  if (!registered) {
+    look.found({Severity::kWarning, "the kubelet's list of device plugins was not looked at",
+                registered.error().what, "try again: the kubelet may be writing it",
+                "not-looked-at"});
+    return;
+  }
+  std::string others;
+  for (const auto& [resource, devices] : *registered) {
+    if (devices > 0 && offers_cards(resource)) others += (others.empty() ? "" : ", ") + resource;
+  }
+  const bool ours =
+      look.facts(std::string(kPlugins) + "/carve-slots.sock").kind == FileKind::kSocket;
+  if (!others.empty()) {
+    look.found({Severity::kError, "another device plugin gives the same cards away",
+                "the kubelet also knows " + others + ": two ledgers, neither knows of the other",
+                "remove that plugin from the node (its DaemonSet, or a nodeSelector), or take "
+                "Carve off the node",
+                "conflicting-plugin"});
+  }
+  const auto slots = registered->find(kSlot);
+  if (ours && look.view() && (slots == registered->end() || slots->second == 0)) {
+    look.found({Severity::kError, "the agent runs, but the kubelet has no slot of it",
+                slots == registered->end() ? "elasticgpu.io/slot is not registered"
+                                           : "elasticgpu.io/slot is registered with an empty list",
+                "the agent's log says why (`registered` follows every start of the kubelet); no "
+                "card, a driver that is "
+                "away and a runtime without CDI leave the list empty",
+                "kubelet-no-slots"});
+  }
+}
+
+/// The DRA door: the socket by which the kubelet finds it.
+void check_dra(NodeLook& look) {
+  if (!look.view()) return;
+  if (look.facts("/var/lib/kubelet/plugins/gpu.elasticgpu.io").kind == FileKind::kAbsent)
+    return;  // not this door
+  bool found = false;
+  for (const auto& name : look.list("/var/lib/kubelet/plugins_registry"))
+    found = found || name.rfind("gpu.elasticgpu.io", 0) == 0;
+  if (found) return;
+  look.found(
+      {Severity::kError, "the agent runs, but the kubelet cannot find its DRA driver",
+       "no socket gpu.elasticgpu.io* in /var/lib/kubelet/plugins_registry: pods say \"DRA driver "
+       "gpu.elasticgpu.io is not registered\"",
+       "restart the agent's pod; does it mount plugins_registry of the host?", "kubelet-no-dra"});
+}
+
+}  // namespace
+
+void check_kubelet(NodeLook& look) {
+  check_flags(look);
+  check_registrations(look);
+  check_dra(look);
+}
+
+}  // namespace carve::cli

@@ -1,0 +1,42 @@
+#include "app/cli/node/node_checks.h"
+
+namespace carve::cli {
+
+std::optional<std::string> NodeLook::read(const std::string& path) {
+  auto text = files_.read(path);
+  if (text) return *text;
+  if (text.error().code != Code::kNotFound) not_looked_at(path, text.error());
+  return std::nullopt;
+}
+
+std::vector<std::string> NodeLook::list(const std::string& folder) {
+  auto names = files_.list(folder);
+  if (names) return *names;
+  if (names.error().code != Code::kNotFound) not_looked_at(folder, names.error());
+  return {};
+}
+
+FileFacts NodeLook::facts(const std::string& path) {
+  auto facts = files_.facts(path);
+  if (facts) return *facts;
+  not_looked_at(path, facts.error());
+  return {};
+}
+
+void NodeLook::not_looked_at(const std::string& path, const Error& error) {
+  found({Severity::kWarning, path + " was not looked at", error.what,
+         "run the doctor as root, in a Job with the host's / mounted", "not-looked-at"});
+}
+
+std::vector<Finding> check_node(const HostFiles& files, const std::optional<AgentView>& view) {
+  std::vector<Finding> findings;
+  NodeLook look(files, view, &findings);
+  check_driver(look);
+  check_device_nodes(look);
+  check_engines(look);
+  check_kubelet(look);
+  check_container_devices(look);
+  return findings;
+}
+
+}  // namespace carve::cli

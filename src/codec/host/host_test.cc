@@ -1,0 +1,67 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codec/host/cdi_spec.h"
+#include "codec/host/engine_config.h"
+
+namespace carve::codec {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(CdiSpec, JsonAndYamlReadAlike) {
+  const auto from_json = parse_cdi_spec(
+      R"({"cdiVersion":"0.3.0","kind":"v/c","containerEdits":{"mounts":[{"hostPath":"/m","containerPath":"/x"}]},
+          "devices":[{"name":"d","containerEdits":{"deviceNodes":[{"path":"/dev/a"},{"path":"/dev/b","hostPath":"/dev/c"}]}}]})");
+  const auto from_yaml = parse_cdi_spec(
+      "cdiVersion: 0.3.0\nkind: v/c\ncontainerEdits:\n  mounts:\n  - {hostPath: /m, containerPath: "
+      "/x}\ndevices:\n"
+      "- name: d\n  containerEdits:\n    deviceNodes:\n    - path: /dev/a\n    - path: /dev/b\n    "
+      "  hostPath: /dev/c\n");
+  for (const auto& spec : {from_json, from_yaml}) {
+    ASSERT_TRUE(spec) << spec.error().what;
+    EXPECT_EQ(spec->version, "0.3.0");
+    EXPECT_EQ(spec->kind, "v/c");
+    EXPECT_THAT(spec->devices, ElementsAre("d"));
+    EXPECT_THAT(spec->host_paths, ElementsAre("/m", "/dev/a", "/dev/c"));
+  }
+}
+
+TEST(CdiSpec, NonsenseIsAnError) {
+  for (const char* text : {"", "[]", "{", "kind: a/b", "devices: []",
+                           "{\"kind\": [1], \"devices\": {}}", "a: [", "\t- x"}) {
+    EXPECT_FALSE(parse_cdi_spec(text)) << text;
+  }
+}
+
+TEST(EngineConfig, DockersFileAndItsNonsense) {
+  const auto config = parse_docker_config(
+      R"({"default-runtime":"nvidia","runtimes":{"nvidia":{"path":"x"}},"features":{"cdi":true}})");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->default_runtime, "nvidia");
+  EXPECT_THAT(config->runtimes, ElementsAre("nvidia"));
+  EXPECT_EQ(config->cdi, true);
+  EXPECT_FALSE(parse_docker_config("[]"));
+  EXPECT_FALSE(parse_docker_config("{"));
+  EXPECT_EQ(parse_docker_config("{}")->cdi, std::nullopt);
+}
+
+TEST(EngineConfig, TomlLines) {
+  const auto settings = toml_settings(
+      "# x = 1\n[plugins]\n  enable_cdi = false # why\n default_runtime_name = "
+      "\"nvidia\"\r\ncdi_spec_dirs = ['/etc/cdi']\nodd\n");
+  EXPECT_EQ(settings.at("enable_cdi"), "false");
+  EXPECT_EQ(settings.at("default_runtime_name"), "nvidia");
+  EXPECT_EQ(settings.at("cdi_spec_dirs"), "['/etc/cdi']");
+  EXPECT_EQ(settings.size(), 3U);
+}
+
+TEST(EngineConfig, OnlyInstalledPackagesCount) {
+  const auto packages = installed_packages(
+      "Package: a\nStatus: install ok installed\nVersion: 1\n\nPackage: b\nStatus: deinstall ok "
+      "config-files\nVersion: 2\n");
+  EXPECT_EQ(packages, (std::map<std::string, std::string>{{"a", "1"}}));
+}
+
+}  // namespace
+}  // namespace carve::codec
