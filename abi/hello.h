@@ -36,8 +36,8 @@ struct Hello {
 static_assert(sizeof(Hello) == 16);
 
 /// What a message on a slice's socket deserves, before anybody asks whose it is: kOk, kMalformed or kAbiUnsupported. A
-/// client is served that reads what this build writes: one of this ABI, of the one before (kClientAbiMin), or a newer one
-/// that still reads it.
+/// client is served that reads what this build writes: one of this ABI, of the one before (kClientAbiMin), or a newer
+/// one that still reads it.
 ///   bytes  what arrived; `length` is its true length, bytes beyond `sizeof(Hello)` need not be there
 WelcomeStatus judge_hello(const void* bytes, std::size_t length, Hello* out);
 

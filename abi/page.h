@@ -13,8 +13,8 @@ namespace carve::abi {
 inline constexpr std::uint32_t kGrantMagic = 0x47564143;    // "CAVG"
 inline constexpr std::uint32_t kAccountMagic = 0x41564143;  // "CAVA"
 
-// A newer page only ever uses bytes that were reserved in the one before, where zero means "as before". So library N reads
-// pages N-1 (its node's arbiter is not upgraded yet) and library N-1, in a container that runs on, reads pages N.
+// A newer page only ever uses bytes that were reserved in the one before, where zero means "as before". So library N
+// reads pages N-1 (its node's arbiter is not upgraded yet) and library N-1, in a container that runs on, reads pages N.
 #ifndef CARVE_PAGE_ABI
 #define CARVE_PAGE_ABI 1  // tests/next builds the next one, to try what an upgrade does
 #endif

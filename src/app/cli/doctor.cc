@@ -17,7 +17,8 @@ void look_at_processes(const HostFacts& host, const std::optional<AgentView>& vi
   if (host.is_node) {
     if (view) return;
     out.push_back({Severity::kError, "the agent does not answer", host.agent_error,
-                   "kubectl -n carve-system get pods -o wide -l app.kubernetes.io/component=agent shows its pod, "
+                   "kubectl -n carve-system get pods -o wide -l app.kubernetes.io/component=agent "
+                   "shows its pod, "
                    "`kubectl logs` why; running slices keep their limits meanwhile",
                    "agent-away"});
     return;
@@ -30,62 +31,76 @@ void look_at_processes(const HostFacts& host, const std::optional<AgentView>& vi
   if (view) return;
   if (host.agent_socket_exists && !host.agent_lives) {
     out.push_back({Severity::kError, "the agent is gone, its socket is stale", host.agent_error,
-                   "start `carve up`; it replaces the socket and takes the slices over", "agent-gone"});
+                   "start `carve up`; it replaces the socket and takes the slices over",
+                   "agent-gone"});
   } else if (host.agent_lives) {
-    out.push_back(
-        {Severity::kError, "the agent lives but does not answer", host.agent_error,
-         "is it stopped (SIGSTOP, debugger)? `kill -CONT` it, or kill it: running slices keep their limits", "agent-silent"});
+    out.push_back({Severity::kError, "the agent lives but does not answer", host.agent_error,
+                   "is it stopped (SIGSTOP, debugger)? `kill -CONT` it, or kill it: running slices "
+                   "keep their limits",
+                   "agent-silent"});
   } else {
-    out.push_back({Severity::kError, "the agent does not run", host.agent_error, "start `carve up` as root", "agent-away"});
+    out.push_back({Severity::kError, "the agent does not run", host.agent_error,
+                   "start `carve up` as root", "agent-away"});
   }
   if (!host.arbiter_lives) {
     out.push_back({Severity::kError, "the arbiter does not run",
-                   "slices go on at their last rate and nothing new starts", "start `carve up` as root", "arbiter-away"});
+                   "slices go on at their last rate and nothing new starts",
+                   "start `carve up` as root", "arbiter-away"});
   }
 }
 
 void look_at_view(const AgentView& view, Findings& out) {
   if (view.gpu_state == "absent" || view.gpu_state == "starting") {
-    out.push_back(
-        {Severity::kError, "no driver: NVML is " + view.gpu_state, view.gpu_reason,
-         "install the NVIDIA driver and load it (nvidia-smi must list the card), or point --driver-root "
-         "at it; `carve up --help` tells what can be had without a card", "driver-absent"});
+    out.push_back({Severity::kError, "no driver: NVML is " + view.gpu_state, view.gpu_reason,
+                   "install the NVIDIA driver and load it (nvidia-smi must list the card), or "
+                   "point --driver-root "
+                   "at it; `carve up --help` tells what can be had without a card",
+                   "driver-absent"});
   }
   if (view.gpu_state == "hanging") {
-    out.push_back(
-        {Severity::kError, "NVML is hanging", view.gpu_reason,
-         "look at dmesg for XID messages; a reset of the card or a reboot helps; the second line is blind "
-         "until it answers", "driver-hanging"});
+    out.push_back({Severity::kError, "NVML is hanging", view.gpu_reason,
+                   "look at dmesg for XID messages; a reset of the card or a reboot helps; the "
+                   "second line is blind "
+                   "until it answers",
+                   "driver-hanging"});
   }
   if (view.arbiter_state != "ok") {
-    out.push_back(
-        {Severity::kError, "the arbiter is " + view.arbiter_state, view.arbiter_reason,
-         "slices go on at their last rate and nothing new starts; `carve up` starts it again, a stopped one "
-         "needs kill -CONT or kill -9", "arbiter-away"});
+    out.push_back({Severity::kError, "the arbiter is " + view.arbiter_state, view.arbiter_reason,
+                   "slices go on at their last rate and nothing new starts; `carve up` starts it "
+                   "again, a stopped one "
+                   "needs kill -CONT or kill -9",
+                   "arbiter-away"});
   }
   if (!view.journal_error.empty()) {
-    out.push_back(
-        {Severity::kError, "the journal cannot be written", view.journal_error,
-         "make room on the state folder's disk or make it writable; no new slice is given until then", "journal"});
+    out.push_back({Severity::kError, "the journal cannot be written", view.journal_error,
+                   "make room on the state folder's disk or make it writable; no new slice is "
+                   "given until then",
+                   "journal"});
   }
   if (!view.library_error.empty()) {
-    out.push_back({Severity::kError, "libcarve is not usable, only whole cards are given", view.library_error,
-                   "install libcarve-cuda.so and libcarve-nvml.so beside the carve binary, or name them with "
-                   "--lib-source", "library"});
+    out.push_back(
+        {Severity::kError, "libcarve is not usable, only whole cards are given", view.library_error,
+         "install libcarve-cuda.so and libcarve-nvml.so beside the carve binary, or name them with "
+         "--lib-source",
+         "library"});
   }
   for (const auto& card : view.cards) {
     if (!card.card.health.ok) {
-      out.push_back(
-          {Severity::kError, "card " + card.card.id.str() + " is unhealthy", card.card.health.reason,
-           "its slices keep running, no new one is placed there; it heals by itself when the driver lists "
-           "it again", "card-unhealthy"});
+      out.push_back({Severity::kError, "card " + card.card.id.str() + " is unhealthy",
+                     card.card.health.reason,
+                     "its slices keep running, no new one is placed there; it heals by itself when "
+                     "the driver lists "
+                     "it again",
+                     "card-unhealthy"});
     }
     if (!card.foreign.empty()) {
       out.push_back(
           {Severity::kNote,
-           fmt::format("{} process(es) outside any slice use {}", card.foreign.size(), card.card.id.str()),
+           fmt::format("{} process(es) outside any slice use {}", card.foreign.size(),
+                       card.card.id.str()),
            fmt::format("first: {} ({})", card.foreign.front().pid, card.foreign.front().command),
-           "what they hold is missing for slices; start them with `carve run`", "foreign-processes"});
+           "what they hold is missing for slices; start them with `carve run`",
+           "foreign-processes"});
     }
   }
   std::size_t breaches = 0;
@@ -93,17 +108,20 @@ void look_at_view(const AgentView& view, Findings& out) {
   if (breaches > 0) {
     const auto last = std::find_if(view.events.rbegin(), view.events.rend(),
                                    [](const auto& e) { return e.kind.rfind("breach-", 0) == 0; });
-    out.push_back({Severity::kWarning,
-                   fmt::format("the second line acted {} time(s) since the agent started", breaches),
-                   last->kind + " " + last->slice + ": " + last->text,
-                   "somebody went around the library; `carve top` shows the last events", "second-line-acted"});
+    out.push_back(
+        {Severity::kWarning,
+         fmt::format("the second line acted {} time(s) since the agent started", breaches),
+         last->kind + " " + last->slice + ": " + last->text,
+         "somebody went around the library; `carve top` shows the last events",
+         "second-line-acted"});
   }
 }
 
 void look_at_host(const HostFacts& host, bool running, Findings& out) {
   if (running && host.runtime_exists && !host.runtime_on_tmpfs) {
     out.push_back({Severity::kNote, host.runtime_folder + " is not on a tmpfs",
-                   "what lies there survives a reboot as stale files", "mount a tmpfs on /run", "runtime-not-tmpfs"});
+                   "what lies there survives a reboot as stale files", "mount a tmpfs on /run",
+                   "runtime-not-tmpfs"});
   }
   if (host.libraries_noexec) {
     out.push_back({Severity::kError, host.library_folder + " is mounted noexec",
@@ -115,18 +133,22 @@ void look_at_host(const HostFacts& host, bool running, Findings& out) {
                    "remount it read-write, or choose another one: --state-dir", "state-folder"});
   }
   if (host.state_free && *host.state_free < kLowDisk) {
-    out.push_back({Severity::kError, "the disk of " + host.state_folder + " is full",
-                   to_human(*host.state_free) + " are free, the journal wants " + to_human(kLowDisk),
-                   "make room; no new slice is given when the journal cannot be written", "disk-full"});
+    out.push_back(
+        {Severity::kError, "the disk of " + host.state_folder + " is full",
+         to_human(*host.state_free) + " are free, the journal wants " + to_human(kLowDisk),
+         "make room; no new slice is given when the journal cannot be written", "disk-full"});
   }
   if (!host.cgroup_error.empty()) {
-    out.push_back(
-        {Severity::kError, "no cgroup2: `carve run` cannot work", host.cgroup_error,
-         "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified", "no-cgroup2"});
+    out.push_back({Severity::kError, "no cgroup2: `carve run` cannot work", host.cgroup_error,
+                   "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none "
+                   "/sys/fs/cgroup/unified",
+                   "no-cgroup2"});
   }
   if (!host.user_namespaces_error.empty()) {
-    out.push_back({Severity::kNote, "ordinary users cannot use `carve run`", host.user_namespaces_error,
-                   "allow user namespaces, or run it as root; containers are not affected", "no-user-namespaces"});
+    out.push_back({Severity::kNote, "ordinary users cannot use `carve run`",
+                   host.user_namespaces_error,
+                   "allow user namespaces, or run it as root; containers are not affected",
+                   "no-user-namespaces"});
   }
   if (!host.overlay_known) {
     out.push_back({Severity::kNote, "the kernel has no overlayfs loaded",
@@ -134,13 +156,16 @@ void look_at_host(const HostFacts& host, bool running, Findings& out) {
                    "modprobe overlay", "no-overlayfs"});
   }
   for (const auto& node : host.missing_nodes) {
-    out.push_back({Severity::kError, "device node " + node + " is missing", "the driver lists its card",
-                   "nvidia-modprobe -c0 -u makes it, or `nvidia-smi` as root once", "device-node-missing"});
+    out.push_back(
+        {Severity::kError, "device node " + node + " is missing", "the driver lists its card",
+         "nvidia-modprobe -c0 -u makes it, or `nvidia-smi` as root once", "device-node-missing"});
   }
 }
 
 const char* word(Severity severity) {
-  return severity == Severity::kError ? "ERROR  " : severity == Severity::kWarning ? "WARNING" : "note   ";
+  return severity == Severity::kError     ? "ERROR  "
+         : severity == Severity::kWarning ? "WARNING"
+                                          : "note   ";
 }
 
 }  // namespace
@@ -164,12 +189,13 @@ bool anything_wrong(const std::vector<Finding>& findings) {
                      [](const Finding& f) { return f.severity != Severity::kNote; });
 }
 
-std::string render_findings(const std::vector<Finding>& findings, const std::optional<AgentView>& view) {
+std::string render_findings(const std::vector<Finding>& findings,
+                            const std::optional<AgentView>& view) {
   std::string out;
   if (view) out += describe_cards(*view) + fmt::format("; {} slice(s)\n", view->slices.size());
   for (const auto& finding : findings) {
-    out += fmt::format("{} {} [{}]\n        cause: {}\n        fix:   {}\n", word(finding.severity), finding.what,
-                       finding.id, finding.cause, finding.fix);
+    out += fmt::format("{} {} [{}]\n        cause: {}\n        fix:   {}\n", word(finding.severity),
+                       finding.what, finding.id, finding.cause, finding.fix);
   }
   out += anything_wrong(findings) ? "" : "nothing is wrong\n";
   return out;

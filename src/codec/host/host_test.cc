@@ -12,7 +12,8 @@ using testing::ElementsAre;
 TEST(CdiSpec, JsonAndYamlReadAlike) {
   const auto from_json = parse_cdi_spec(
       R"({"cdiVersion":"0.3.0","kind":"v/c","containerEdits":{"mounts":[{"hostPath":"/m","containerPath":"/x"}]},
-          "devices":[{"name":"d","containerEdits":{"deviceNodes":[{"path":"/dev/a"},{"path":"/dev/b","hostPath":"/dev/c"}]}}]})");
+          "devices":[{"name":"d","containerEdits":{"deviceNodes":[
+              {"path":"/dev/a"},{"path":"/dev/b","hostPath":"/dev/c"}]}}]})");
   const auto from_yaml = parse_cdi_spec(
       "cdiVersion: 0.3.0\nkind: v/c\ncontainerEdits:\n  mounts:\n  - {hostPath: /m, containerPath: "
       "/x}\ndevices:\n"

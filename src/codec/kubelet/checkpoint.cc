@@ -67,7 +67,9 @@ Result<json::value> parse(std::string_view text) {
   options.max_depth = 16;
   json::error_code error;
   auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "the kubelet's device checkpoint: no JSON: " + error.message());
+  if (error)
+    return fail(Code::kInvalidArgument,
+                "the kubelet's device checkpoint: no JSON: " + error.message());
   return value;
 }
 
