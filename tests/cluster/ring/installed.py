@@ -1,5 +1,6 @@
 """Carve as a user installs it: the image imported on every node, `kubectl apply` of deploy/, nothing else."""
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -64,7 +65,26 @@ def make_image(build, target, name=None) -> str:
     return done.stdout.split()[0]
 
 
-def install(ring, archive) -> list:
+def next_images(ring, folder) -> tuple:
+    """The next release's images (tests/next), imported on every node: (agent's, arbiter's)."""
+    made = []
+    for name, program in (("carve", "carve"), ("carve-arbiter", "carve-arbiter-next")):
+        build = folder / f"next-{name}"
+        shutil.rmtree(build, ignore_errors=True)
+        for file, source in (("bin/carve", f"bin/{program}"),
+                             ("preload/libcarve-cuda.so", "preload/libcarve-cuda-next.so"),
+                             ("preload/libcarve-nvml.so", "preload/libcarve-nvml-next.so")):
+            (build / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ring.build / source, build / file)
+        archive = folder / f"next-{name}.tar"
+        made.append(make_image(build, archive, f"elasticgpu.io/{name}:next"))
+        shutil.rmtree(build)
+        for node in ring.nodes:
+            node.import_images([archive])
+    return tuple(made)
+
+
+def install(ring, archive, doors="dra") -> list:
     """Imports the image on every node and applies deploy/crds/ and deploy/; the Installed of each node, serving."""
     for node in ring.nodes:
         node.import_images([archive])
@@ -72,6 +92,12 @@ def install(ring, archive) -> list:
     ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
                        "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
     ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY)
+    if doors != "dra":
+        args = ring.kube().get("DaemonSet", "carve-agent", carve.NAMESPACE)["spec"]["template"]["spec"]["containers"][0]["args"]
+        ring.kubectl("-n", carve.NAMESPACE, "patch", "daemonset", "carve-agent", "--type=json", "-p", json.dumps([
+            {"op": "replace", "path": f"/spec/template/spec/containers/0/args/{args.index('--doors=dra')}",
+             "value": f"--doors={doors}"}]))
+        ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "daemonset/carve-agent", "--timeout=90s")
     made = [Installed(ring, node) for node in ring.nodes]
     for one in made:
         one.wait_serving()

@@ -1,14 +1,17 @@
 """Carve installed by its plain manifests, as a user would, and upgraded under running pods."""
+import datetime
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
-from ring import images, installed  # noqa: E402
-from ring.testing import CarveTest, RingTest, main, pod  # noqa: E402
+from ring import binder, images, installed  # noqa: E402
+from ring.testing import CarveTest, RingTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
 OUT_OF_MEMORY = 2          # CUDA_ERROR_OUT_OF_MEMORY
@@ -18,6 +21,7 @@ HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
 class InstalledTest(RingTest):
     """The image imported and deploy/ applied before the first test; taken away after the last."""
     template, look = CarveTest.template, CarveTest.look
+    doors = "dra"
 
     @classmethod
     def setUpClass(cls):
@@ -25,7 +29,7 @@ class InstalledTest(RingTest):
         cls.addClassCleanup(installed.uninstall, cls.ring)
         cls.archive = cls.ring.state.folder / "images" / "carve.tar"
         cls.image = installed.make_image(cls.ring.build, cls.archive)
-        cls.carves = installed.install(cls.ring, cls.archive)
+        cls.carves = installed.install(cls.ring, cls.archive, cls.doors)
         cls.carve = cls.carves[0]
 
     def judge(self, names):
@@ -59,6 +63,172 @@ class AsInstalled(InstalledTest):
         self.assertTrue(paths)
         self.assertEqual([path for path in paths if not self.carve.node.outside(path).exists()], [])
         self.assertEqual([path for path in paths if path.startswith("/host")], [])
+
+
+class Upgrade(InstalledTest):
+    """Both doors, a loaded card, and the next release of everything: its page ABI is one higher (tests/next)."""
+    doors = "dra,slots"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.next_agent, cls.next_arbiter = installed.next_images(cls.ring, cls.archive.parent)
+        cls.cards = [card["uuid"] for card in cls.carve.truth("cards")["cards"]]
+        wait_for("slots on the node", 60, lambda: int(
+            cls.kube.get("Node", "n1")["status"]["allocatable"].get(binder.SLOT, 0)) > 0)
+
+    # --- pods through both doors ------------------------------------------------------------------------------------
+
+    def by_record(self, card, size, cores, command):
+        """A pod whose record names its card; its name."""
+        made = pod(self.name(), schedulerName=binder.SCHEDULER)
+        made["spec"]["containers"] = [binder.with_slots(
+            {"name": "main", "image": images.PROGRAMS, "imagePullPolicy": "Never", "command": command})]
+        made = self.create(made)
+        binder.bind(self.kube, made, "n1", binder.record(made["metadata"]["uid"], {"main": [(card, size * GIB, cores)]}))
+        return made["metadata"]["name"]
+
+    def card_of(self, name):
+        """The UUID of the card that the claim of a pod was given."""
+        claim = self.kube.get("Pod", name)["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
+        device = self.kube.get("ResourceClaim", claim)["status"]["allocation"]["devices"]["results"][0]["device"]
+        return next(d["attributes"]["uuid"]["string"] for item in self.carve.published()
+                    for d in item["spec"]["devices"] if d["name"] == device)
+
+    def containers(self, names):
+        """What must not change under an upgrade: which containers run, and how often they were started."""
+        return {name: [(s["containerID"], s["restartCount"]) for s in
+                       self.kube.get("Pod", name)["status"]["containerStatuses"]] for name in names}
+
+    def assert_limited(self, name):
+        """A new process in a container that was there before: its library says hello, and the limit holds."""
+        done = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 * GIB))
+        self.assertEqual(json.loads(done.stdout)["allocated"], OUT_OF_MEMORY, name)
+
+    def delivered(self):
+        """pid -> (nanoseconds of card time so far, cgroup), as the simulated driver says."""
+        return {row["pid"]: row for row in self.carve.truth("account")["processes"] if row["alive"]}
+
+    def shares_during(self, what):
+        """Card time of each living process while `what` runs, per cent."""
+        before, start = self.delivered(), time.monotonic()
+        what()
+        after, seconds = self.delivered(), time.monotonic() - start
+        return {pid: (after[pid]["gpu_ns"] - row["gpu_ns"]) / seconds / 1e7
+                for pid, row in before.items() if pid in after and row["gpu_ns"] > 0}
+
+    def page_abis(self):
+        """slice -> page ABI, from the grant pages themselves."""
+        return {path.name.rsplit("-", 1)[0]: int.from_bytes(path.read_bytes()[4:6], "little")
+                for path in self.carve.node.outside("/run/carve/arbiter/pages").iterdir()}
+
+    def libraries(self):
+        """The folders of libcarve that living processes on a card have mounted, as the kernel says."""
+        found = set()
+        for process in self.carve.living():
+            lines = Path(f"/proc/{process['pid']}/mountinfo").read_text().splitlines()
+            found |= {str(Path(line.split()[3]).parent) for line in lines if "libcarve-cuda.so " in line}
+        return found
+
+    # --- the upgrades -------------------------------------------------------------------------------------------------
+
+    def upgrade_arbiter(self):
+        old = self.carve.ready("carve-arbiter")["metadata"]["name"]
+        self.ring.kubectl("-n", "carve-system", "set", "image", "daemonset/carve-arbiter",
+                          f"arbiter={self.next_arbiter}")
+        time.sleep(2)       # nothing happens by itself: that is what is looked at
+        self.assertEqual(self.carve.ready("carve-arbiter")["metadata"]["name"], old)
+        self.kube.delete("Pod", old, "carve-system")
+        wait_for("the next arbiter", 60, lambda: (self.carve.ready("carve-arbiter") or {"metadata": {"name": old}})
+                 ["metadata"]["name"] != old)
+
+    def upgrade_agent(self):
+        old = self.carve.ready("carve-agent")["metadata"]["name"]
+        self.ring.kubectl("-n", "carve-system", "set", "image", "daemonset/carve-agent", f"agent={self.next_agent}")
+        self.ring.kubectl("-n", "carve-system", "rollout", "status", "daemonset/carve-agent", "--timeout=90s")
+        wait_for("the next agent alone", 60, lambda: (self.carve.ready("carve-agent") or {"metadata": {"name": old}})
+                 ["metadata"]["name"] != old)
+
+    def test_arbiter_then_agent_under_running_pods(self):
+        spin = ["carve-sample-spin", "--seconds", "3600", "--memory", "1Gi"]
+        fixed = {"apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "fixed"}
+        claimed = self.name()
+        self.create(pod(claimed, image=images.PROGRAMS, command=spin,
+                        claims={"gpu": self.template(memory="4Gi", cores="30", config=fixed)}))
+        self.wait_ready(claimed)
+        card = self.card_of(claimed)
+        recorded = self.by_record(card, 4, 40, spin)      # what the scheduler does not know of; claims stay below 60
+        holding = self.fraction(cores="5")
+        names = [claimed, recorded, holding]
+        for name in names:
+            self.wait_ready(name)
+        before, pages = self.containers(names), self.page_abis()
+        first_library = self.libraries()
+        self.assertEqual((set(pages.values()), len(first_library)), ({1}, 1))
+
+        self.assert_shares("arbiter", self.upgrade_arbiter)
+        self.assertEqual(self.containers(names), before)
+        for name in names:
+            self.assert_limited(name)
+        between = self.fraction(cores="5")      # library N-1 with pages N
+        self.wait_ready(between)
+        self.assertEqual(self.judge([between, holding]), [])
+        self.assertEqual({abi for slice_, abi in self.page_abis().items() if slice_ not in pages}, {2})
+        self.assertEqual(self.libraries(), first_library)
+
+        names.append(between)
+        before = self.containers(names)
+        started = self.while_pods_start(lambda: self.assert_shares("agent", self.upgrade_agent))
+        self.assertEqual(self.containers(names), before)
+        for name in names:
+            self.assert_limited(name)
+        last = self.fraction(cores="1", memory="1Gi")
+        self.wait_ready(last)
+        self.assertEqual(self.judge([*started, last, between, holding]), [])
+        self.assertEqual(len(self.libraries()), 2, "the next library beside the one in use")
+
+    def assert_shares(self, what, upgrade):
+        """30 by a claim (fixed) and 40 by a record (burst) of one card: while it is upgraded as in the seconds before."""
+        quiet = sorted(self.shares_during(lambda: time.sleep(5)).values())
+        shares = sorted(self.shares_during(upgrade).values())
+        print(f"\n{what} upgraded: shares meanwhile {', '.join(f'{share:.1f}' for share in shares)}, "
+              f"before {', '.join(f'{share:.1f}' for share in quiet)}", flush=True)
+        self.assertEqual((len(quiet), len(shares)), (2, 2))
+        # On a machine whose processors are all busy both get less; a share that is not kept is 50 to 50, 0, or above 30.
+        self.assertAlmostEqual(shares[0], 30, delta=6)
+        self.assertGreaterEqual(shares[1] / shares[0], 1.4)
+
+    def while_pods_start(self, upgrade):
+        """Runs it while fractions are created without pause; their names. Each is Ready in the end."""
+        names, end = [], threading.Event()
+
+        def create():
+            while not end.is_set() and len(names) < 15:
+                names.append(self.fraction(cores="1", memory="1Gi", command=["ring-look", "hold", "3600"]))
+                end.wait(0.4)
+        thread = threading.Thread(target=create)
+        thread.start()
+        try:
+            upgrade()
+        finally:
+            end.set()
+            thread.join()
+        for name in names:
+            self.wait_ready(name, 120)
+        slowest = max((self.seconds_to_start(name), name) for name in names)
+        print(f"{len(names)} pods started meanwhile, the slowest took {slowest[0]:.0f} s", flush=True)
+        refused = [message for name in names for kind, reason, message in
+                   self.kube.events_of(self.kube.get("Pod", name)) if reason == "FailedPrepareDynamicResources"]
+        print(f"prepare answered with an error {len(refused)} times {refused[:1]}", flush=True)
+        return names
+
+    def seconds_to_start(self, name):
+        """From the pod's creation to its container's start."""
+        found = self.kube.get("Pod", name)
+        made, began = (datetime.datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (
+            found["metadata"]["creationTimestamp"],
+            found["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]))
+        return (began - made).total_seconds()
 
 
 if __name__ == "__main__":
