@@ -189,7 +189,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   auto cgroups = open_cgroups(options);
   NvmlClient gpu(worker_options(options), clock, log);
   const auto pages = make_pages(options);
-  CdiFiles devices(options.cdi_dir, options.host_root);
+  CdiFiles devices({options.cdi_dir, options.host_root, options.driver_uses});
   ProcFs processes;
   const AgentConfig config = config_of(options, !node_agent);
   const std::string library = config.library_folder;
@@ -224,6 +224,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     exit_code = failed ? kExitFailed : kExitOk;
   }
   ::unlink((options.runtime_dir + "/mask").c_str());
+  if (node_agent && cgroups) (*cgroups)->remove_root();  // pods have groups of their own; an uninstall leaves none
   return exit_code;
 }
 

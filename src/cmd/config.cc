@@ -106,6 +106,8 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
     if (value.empty() || value[0] != '/')
       return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
     o->driver_mounts.push_back(value);
+  } else if (key == "driver-libraries") {
+    CARVE_TRY(o->driver_uses, cdi::parse_uses(value));
   } else if (key == "allow" || key == "deny") {
     CARVE_TRY(auto rule, access_rule(value, key == "allow"));
     o->access.push_back(std::move(rule));
@@ -116,7 +118,8 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
   } else {
     return fail(Code::kInvalidArgument,
                 "unknown key; legal are runtime-dir, state-dir, lib-dir, lib-source, driver-root, cdi-dir, "
-                "cgroup-root, host-root, driver-mount, allow, deny, on-memory-breach, on-compute-breach");
+                "cgroup-root, host-root, driver-mount, driver-libraries, "
+                "allow, deny, on-memory-breach, on-compute-breach");
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "adapter/cdi/driver_files.h"
 #include "app/agent/access.h"
 #include "app/agent/agent.h"
 #include "base/result.h"
@@ -32,6 +33,7 @@ struct HostOptions {
   std::string cdi_dir = "/var/run/cdi";
   std::string host_root;                   // where the host's files are seen; empty: at their own paths
   std::string cgroup_root;                 // <cgroup2 mount>/carve
+  std::vector<cdi::DriverUse> driver_uses;  // kinds of driver libraries besides those for compute
   std::vector<std::string> driver_mounts;  // what the driver needs in containers besides
   std::vector<AccessRule> access;          // who may ask; without any: group carve
   BreachAction on_memory = BreachAction::kKill;

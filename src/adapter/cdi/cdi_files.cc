@@ -3,11 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json.hpp>
 #include <cerrno>
+#include <set>
 
 #include "abi/hello.h"
+#include "adapter/cdi/device_nodes.h"
 #include "adapter/process/text_file.h"
 
 namespace carve {
@@ -22,69 +25,136 @@ constexpr std::array<const char*, 3> kLibraryFolders = {"/usr/lib/x86_64-linux-g
 constexpr std::array<const char*, 3> kCommonNodes = {"/dev/nvidiactl", "/dev/nvidia-uvm",
                                                      "/dev/nvidia-uvm-tools"};
 
-json::value mount(const std::string& host, const std::string& inside) {
-  return json::object{{"hostPath", host},
-                      {"containerPath", inside},
-                      {"options", json::array{"ro", "nosuid", "nodev", "rbind", "rprivate"}}};
-}
-
-void add_library(json::array& mounts, const std::string& file, const std::string& name,
-                 const std::string& version) {
-  for (const char* folder : kLibraryFolders) {
-    const std::string base = std::string(folder) + "/" + name;
-    mounts.push_back(mount(file, base));
-    mounts.push_back(mount(file, base + ".1"));
-    if (!version.empty()) mounts.push_back(mount(file, base + "." + version));
+// The last seen one of two mounts at one place stays, in a spec and in a container of several devices: each place once.
+class Mounts {
+ public:
+  void add(const std::string& host, const std::string& inside) {
+    if (!places_.insert(inside).second) return;
+    mounts_.push_back(json::object{{"hostPath", host},
+                                   {"containerPath", inside},
+                                   {"options", json::array{"ro", "nosuid", "nodev", "rbind", "rprivate"}}});
   }
+  void add_library(const std::string& file, const std::string& name) {
+    for (const char* folder : kLibraryFolders) add(file, std::string(folder) + "/" + name);
+  }
+  /// Under the three names that the driver's own two have.
+  void add_front(const std::string& file, const std::string& name, const std::string& version) {
+    add_library(file, name);
+    add_library(file, name + ".1");
+    if (!version.empty()) add_library(file, name + "." + version);
+  }
+  [[nodiscard]] json::array take() { return std::move(mounts_); }
+
+ private:
+  json::array mounts_;
+  std::set<std::string> places_;
+};
+
+bool is_given(cdi::DriverUse use, const CdiOptions& options) {
+  return use == cdi::DriverUse::kCompute || use == cdi::DriverUse::kUtility ||
+         std::find(options.uses.begin(), options.uses.end(), use) != options.uses.end();
 }
 
-json::array mounts_of(const SliceDevice& device, const std::string& host_root) {
-  json::array mounts;
+void add_installation(Mounts& mounts, const SliceDevice& device, const CdiOptions& options,
+                      const cdi::DriverInstallation& all) {
+  for (const auto& library : all.libraries) {
+    if (!is_given(library.use, options)) continue;
+    for (const auto& name : library.names) mounts.add_library(library.path, name);
+  }
+  for (const auto& program : all.programs) mounts.add(program, "/usr/bin" + program.substr(program.rfind('/')));
+  if (!device.whole) return;  // the daemons answer for the whole card
+  for (const auto& socket : all.sockets) mounts.add(socket, socket);
+}
+
+json::array mounts_of(const SliceDevice& device, const CdiOptions& options,
+                      const cdi::DriverInstallation& installed) {
+  Mounts mounts;
   const std::string& version = device.driver_version;
   const bool whole = device.whole;
   if (!device.driver.cuda.empty()) {
-    add_library(mounts, whole ? device.driver.cuda : device.library_folder + "/libcarve-cuda.so",
-                "libcuda.so", version);
+    mounts.add_front(whole ? device.driver.cuda : device.library_folder + "/libcarve-cuda.so", "libcuda.so", version);
   }
-  add_library(mounts, whole ? device.driver.nvml : device.library_folder + "/libcarve-nvml.so",
-              "libnvidia-ml.so", version);
+  mounts.add_front(whole ? device.driver.nvml : device.library_folder + "/libcarve-nvml.so", "libnvidia-ml.so",
+                   version);
   if (!whole) {
     const std::string folder = abi::kDriverFolder;
-    if (!device.driver.cuda.empty()) mounts.push_back(mount(device.driver.cuda, folder + "/libcuda.so.1"));
-    mounts.push_back(mount(device.driver.nvml, folder + "/libnvidia-ml.so.1"));
-    mounts.push_back(mount(device.slice_folder, std::string(abi::kSlicesFolder) + "/" + device.id));
+    if (!device.driver.cuda.empty()) mounts.add(device.driver.cuda, folder + "/libcuda.so.1");
+    mounts.add(device.driver.nvml, folder + "/libnvidia-ml.so.1");
+    mounts.add(device.slice_folder, std::string(abi::kSlicesFolder) + "/" + device.id);
   }
+  add_installation(mounts, device, options, installed);
   for (const auto& path : device.driver_mounts) {
-    if (::access((host_root + path).c_str(), F_OK) == 0) mounts.push_back(mount(path, path));
+    if (::access((options.host_root + path).c_str(), F_OK) == 0) mounts.add(path, path);
   }
-  return mounts;
+  return mounts.take();
+}
+
+json::array environment_of(const SliceDevice& device, const CdiOptions& options) {
+  json::array environment{"NVIDIA_VISIBLE_DEVICES=void"};
+  if (device.whole || options.uses.empty()) return environment;
+  std::string words;
+  for (const auto use : options.uses) words += (words.empty() ? "" : ",") + std::string(cdi::to_string(use));
+  // For who looks into the container; nothing reads it.
+  environment.push_back(json::string("CARVE_SECOND_LINE_ONLY=" + words));
+  return environment;
+}
+
+/// The lowest version with all that a spec of ours uses.
+///   source  CDI specification, section "Released versions": names that begin with a digit since 0.5.0
+const char* version_for(const std::string& name) {
+  return !name.empty() && name.front() >= '0' && name.front() <= '9' ? "0.5.0" : "0.3.0";
 }
 
 }  // namespace
 
-std::string CdiFiles::spec_of(const SliceDevice& device, const std::string& host_root) {
+std::string CdiFiles::spec_of(const SliceDevice& device, const CdiOptions& options,
+                              const cdi::DriverInstallation& installed) {
   json::array nodes;
   for (const int minor : device.minors) {
     nodes.push_back(json::object{{"path", "/dev/nvidia" + std::to_string(minor)}});
   }
   for (const char* path : kCommonNodes) {
-    if (::access((host_root + path).c_str(), F_OK) == 0) nodes.push_back(json::object{{"path", path}});
+    if (::access((options.host_root + path).c_str(), F_OK) == 0) nodes.push_back(json::object{{"path", path}});
   }
-  json::object edits{{"env", json::array{"NVIDIA_VISIBLE_DEVICES=void"}},
+  json::object edits{{"env", environment_of(device, options)},
                      {"deviceNodes", std::move(nodes)},
-                     {"mounts", mounts_of(device, host_root)}};
+                     {"mounts", mounts_of(device, options, installed)}};
   const json::object spec{
-      {"cdiVersion", "0.3.0"},
+      {"cdiVersion", version_for(device.id)},
       {"kind", kCdiKind},
       {"devices", json::array{json::object{{"name", device.id}, {"containerEdits", std::move(edits)}}}}};
   return json::serialize(spec) + "\n";
 }
 
-std::string CdiFiles::path_of(const std::string& id) const { return folder_ + "/" + kPrefix + id + ".json"; }
+cdi::DriverInstallation CdiFiles::installed(const SliceDevice& device) {
+  struct stat folder = {};
+  const std::string& file = device.driver.nvml;
+  static_cast<void>(::stat((options_.host_root + file.substr(0, file.rfind('/'))).c_str(), &folder));
+  // A driver that is being installed changes its folder; one that is installed does not.
+  const std::string key = file + " " + device.driver_version + " " + std::to_string(folder.st_ino) + " " +
+                          std::to_string(folder.st_mtim.tv_sec) + "." + std::to_string(folder.st_mtim.tv_nsec);
+  const std::lock_guard lock(mutex_);
+  if (key != seen_key_) {
+    seen_ = cdi::find_driver_files(device.driver, device.driver_version, options_.host_root);
+    seen_key_ = key;
+  }
+  return seen_;
+}
+
+std::string CdiFiles::path_of(const std::string& id) const { return options_.folder + "/" + kPrefix + id + ".json"; }
 
 Result<void> CdiFiles::publish(const SliceDevice& device) {
-  CARVE_TRY_VOID(make_folders(folder_, 0755));
-  return replace_file(path_of(device.id), spec_of(device, host_root_), 0644);
+  CARVE_TRY_VOID(make_folders(options_.folder, 0755));
+  CARVE_TRY(const auto made, cdi::make_missing_nodes(options_.host_root, device.minors));
+  static_cast<void>(made);
+  const std::string text = spec_of(device, options_, installed(device));
+  const std::string path = path_of(device.id);
+  CARVE_TRY_VOID(replace_file(path, text, 0644));
+  const auto there = read_text(path, text.size() + 1);
+  if (there && *there == text) return {};
+  // Half a device is worse than none: the runtime would start the container with it.
+  ::unlink(path.c_str());
+  return fail(Code::kDataLoss, path + ": does not hold what was written to it");
 }
 
 Result<void> CdiFiles::withdraw(const std::string& id) {
@@ -94,7 +164,7 @@ Result<void> CdiFiles::withdraw(const std::string& id) {
 
 Result<std::vector<std::string>> CdiFiles::list() {
   std::vector<std::string> ids;
-  const auto names = list_folder(folder_);
+  const auto names = list_folder(options_.folder);
   if (!names) return ids;  // no folder, no devices
   const std::string prefix = kPrefix;
   for (const auto& name : *names) {

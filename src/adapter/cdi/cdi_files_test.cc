@@ -54,7 +54,7 @@ TEST(CdiFiles, AppearsWholeAndGoesAway) {
 TEST(CdiFiles, AWholeCardGetsTheDriverAndNothingOfOurs) {
   auto device = example();
   device.whole = true;
-  const auto text = CdiFiles::spec_of(device);
+  const auto text = CdiFiles::spec_of(device, {}, {});
   EXPECT_EQ(text.find("carve/lib"), std::string::npos);
   EXPECT_EQ(text.find("/run/carve"), std::string::npos);
   EXPECT_NE(text.find("/opt/driver/libcuda.so.1"), std::string::npos);

@@ -81,6 +81,8 @@ Cgroup2::Cgroup2(std::string root, std::string inside, Fd inotify, Fd bell)
       inotify_(std::move(inotify)),
       bell_(std::move(bell)) {}
 
+void Cgroup2::remove_root() const { ::rmdir(root_.c_str()); }
+
 void Cgroup2::watch(const std::string& id) {
   // Without a watch (limit reached) the wait's time-out finds the empty group a little later.
   static_cast<void>(::inotify_add_watch(inotify_.get(), (folder(id) + "/cgroup.events").c_str(), IN_MODIFY));

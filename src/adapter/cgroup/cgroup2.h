@@ -15,6 +15,8 @@ class Cgroup2 final : public Cgroups {
   /// `root`: our folder ("/sys/fs/cgroup/carve"), made when missing.
   ///   errors  kUnavailable: not below a cgroup2 mount
   static Result<std::unique_ptr<Cgroup2>> open(const std::string& root);
+  /// Takes the root away when no slice's group is in it; nothing else can be done with it then.
+  void remove_root() const;
   /// Where cgroup2 is mounted, from /proc/self/mountinfo; kUnavailable when nowhere.
   static Result<std::string> find_mount();
 

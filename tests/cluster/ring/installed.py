@@ -93,7 +93,8 @@ def install(ring, archive, doors="dra") -> list:
                        "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
     ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY)
     if doors != "dra":
-        args = ring.kube().get("DaemonSet", "carve-agent", carve.NAMESPACE)["spec"]["template"]["spec"]["containers"][0]["args"]
+        daemonset = ring.kube().get("DaemonSet", "carve-agent", carve.NAMESPACE)
+        args = daemonset["spec"]["template"]["spec"]["containers"][0]["args"]
         ring.kubectl("-n", carve.NAMESPACE, "patch", "daemonset", "carve-agent", "--type=json", "-p", json.dumps([
             {"op": "replace", "path": f"/spec/template/spec/containers/0/args/{args.index('--doors=dra')}",
              "value": f"--doors={doors}"}]))
