@@ -28,15 +28,15 @@ struct DeviceNode {
   std::uint32_t major = 0;
   std::uint32_t minor = 0;
 };
-/// The nodes of these cards and the ones that all cards share, as far as the kernel has their drivers: none without them
-/// (a driver that plays the cards in user space brings its own files).
+/// The nodes of these cards and the ones that all cards share, as far as the kernel has their drivers: none without
+/// them (a driver that plays the cards in user space brings its own files).
 ///   source  nvidia-modprobe: major 195, control node minor 255; nvidia-uvm has a dynamic major, minors 0 and 1
 [[nodiscard]] std::vector<DeviceNode> wanted_nodes(const std::map<std::string, std::uint32_t>& drivers,
                                                    const std::vector<int>& minors);
 
-/// Makes those that are missing below <host_root>/dev, before anything names them: a runtime that finds a node of its list
-/// missing does not start the container. The paths that it made.
-///   errors  kPermissionDenied: needs CAP_MKNOD; kFailedPrecondition: a node is missing and the driver forbids to make it
+/// Makes those that are missing below <host_root>/dev, before anything names them: a runtime that finds a node of its
+/// list missing does not start the container. The paths that it made.
+///   errors  kPermissionDenied: needs CAP_MKNOD; kFailedPrecondition: one is missing and the driver forbids to make it
 [[nodiscard]] Result<std::vector<std::string>> make_missing_nodes(const std::string& host_root,
                                                                   const std::vector<int>& minors);
 

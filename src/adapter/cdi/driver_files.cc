@@ -32,7 +32,7 @@ struct LibraryRow {
   DriverUse use;
 };
 // libcuda and NVML themselves are the caller's. What is missing here is not for containers: nscq and fabric management,
-// persistenced, the servers of MPS (they share contexts, and a share of a card is a process here), the kernel's firmware.
+// persistenced, the servers of MPS (they share contexts, and a share of a card is a process here), the firmware.
 constexpr LibraryRow kLibraries[] = {
     {"libnvidia-ptxjitcompiler", DriverUse::kCompute}, {"libnvidia-nvvm", DriverUse::kCompute},
     {"libnvidia-nvvm70", DriverUse::kCompute},         {"libnvidia-fatbinaryloader", DriverUse::kCompute},
@@ -52,7 +52,8 @@ constexpr LibraryRow kLibraries[] = {
 };
 constexpr const char* kPrograms[] = {"nvidia-smi", "nvidia-debugdump"};
 constexpr const char* kSockets[] = {"/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket"};
-constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"};
+constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+                                    "/usr/lib"};
 #if defined(__aarch64__)
 constexpr Elf64_Half kMachine = EM_AARCH64;
 #else
@@ -83,7 +84,8 @@ std::string root_of(const std::string& file) {
 std::vector<std::string> folders_of(const DriverFiles& driver) {
   std::vector<std::string> folders;
   const auto add = [&](const std::string& folder) {
-    if (!folder.empty() && std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
+    const bool fresh = std::find(folders.begin(), folders.end(), folder) == folders.end();
+    if (!folder.empty() && fresh) folders.push_back(folder);
   };
   add(folder_of(driver.nvml));
   if (!driver.cuda.empty()) add(folder_of(driver.cuda));

@@ -83,7 +83,8 @@ std::string told(const DriverInstallation& all) {
 std::string golden(const std::string& folder) {
   return "video " + folder + "/libnvcuvid.so.550.54.15: libnvcuvid.so.1 libnvcuvid.so.550.54.15\n" +  //
          "utility " + folder + "/libnvidia-cfg.so.550.54.15: libnvidia-cfg.so.1 libnvidia-cfg.so.550.54.15\n" +
-         "graphics " + folder + "/libnvidia-glcore.so.550.54.15: libnvidia-glcore.so.1 libnvidia-glcore.so.550.54.15\n" +
+         "graphics " + folder +
+         "/libnvidia-glcore.so.550.54.15: libnvidia-glcore.so.1 libnvidia-glcore.so.550.54.15\n" +  //
          "compute " + folder + "/libnvidia-nvvm.so.550.54.15: libnvidia-nvvm.so.4 libnvidia-nvvm.so.550.54.15\n" +
          "opencl " + folder + "/libnvidia-opencl.so.550.54.15: libnvidia-opencl.so.1 libnvidia-opencl.so.550.54.15\n" +
          "compute " + folder +

@@ -194,9 +194,10 @@ class Upgrade(InstalledTest):
         print(f"\n{what} upgraded: shares meanwhile {', '.join(f'{share:.1f}' for share in shares)}, "
               f"before {', '.join(f'{share:.1f}' for share in quiet)}", flush=True)
         self.assertEqual((len(quiet), len(shares)), (2, 2))
-        # On a machine whose processors are all busy both get less; a share that is not kept is 50 to 50, 0, or above 30.
-        self.assertAlmostEqual(shares[0], 30, delta=6)
-        self.assertGreaterEqual(shares[1] / shares[0], 1.4)
+        # Where all processors are busy (fifteen pods start on two of them) both programs launch less: the cap and the
+        # proportion are what must be kept. A share that is not kept is 50 to 50, nothing, or above 30.
+        self.assertTrue(15 <= shares[0] <= 33, shares)
+        self.assertTrue(1.4 <= shares[1] / shares[0] <= 3.2, shares)
 
     def while_pods_start(self, upgrade):
         """Runs it while fractions are created without pause; their names. Each is Ready in the end."""
