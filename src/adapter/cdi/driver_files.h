@@ -32,9 +32,9 @@ struct DriverInstallation {
   std::vector<std::string> sockets;      // of the driver's daemons that run on this host
 };
 
-/// Looks beside the driver's two libraries and in the usual library folders of the same root (a distribution's
-/// multiarch folder, /usr/lib64, a driver container's below /run/nvidia/driver). Taken are files of exactly this version
-/// and of this machine's architecture; empty where there is none (a driver without them serves programs that need none).
+/// Looks beside the driver's two libraries and in the usual library folders of the same root: a distribution's
+/// multiarch folder, /usr/lib64, a driver container's below /run/nvidia/driver. Taken are files of exactly this version
+/// and this machine's architecture; empty where there is none (a driver without them serves who needs none).
 ///   cost    a few folders read; call it once per driver, not per slice
 ///   source  the lists of libnvidia-container by capability class
 [[nodiscard]] DriverInstallation find_driver_files(const DriverFiles& driver, const std::string& version,
