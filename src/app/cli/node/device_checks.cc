@@ -29,7 +29,7 @@ void check_paths(NodeLook& look, const std::string& file, const codec::CdiSpec& 
   std::string missing;
   std::size_t count = 0;
   for (const auto& path : spec.host_paths) {
-    if (look.facts(path).kind != FileKind::kAbsent) continue;
+    if (!look.is_absent(path)) continue;
     if (++count == 1) missing = path;
   }
   if (count == 0) return;

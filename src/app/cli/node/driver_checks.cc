@@ -62,8 +62,7 @@ void check_module(NodeLook& look, const std::string& kernel, bool loaded) {
   for (const auto& name : look.list("/var/lib/dkms")) {
     if (starts(name, "nvidia")) sources.push_back(name);
   }
-  if (!sources.empty() && modules.empty() &&
-      look.facts("/lib/modules/" + kernel + "/build").kind != FileKind::kFolder) {
+  if (!sources.empty() && modules.empty() && look.is_absent("/lib/modules/" + kernel + "/build")) {
     std::vector<std::string> headers;
     for (const char* folder : {"/usr/src", "/usr/src/kernels"}) {
       for (const auto& name : look.list(folder)) {
@@ -94,7 +93,8 @@ void check_module(NodeLook& look, const std::string& kernel, bool loaded) {
 void check_versions(NodeLook& look, const std::string& kernel_side) {
   std::vector<std::string> versions;
   for (const char* folder :
-       {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/x86_64-linux-gnu/nvidia/current"}) {
+       {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/x86_64-linux-gnu/nvidia/current",
+        "/usr/lib/aarch64-linux-gnu", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu"}) {
     for (const auto& name : look.list(folder)) {
       constexpr std::string_view kPrefix = "libnvidia-ml.so.";
       if (!starts(name, kPrefix)) continue;
@@ -120,17 +120,29 @@ void check_versions(NodeLook& look, const std::string& kernel_side) {
 void check_driver(NodeLook& look) {
   const auto kernel = first_line(look.read("/proc/sys/kernel/osrelease"));
   const auto version = first_line(look.read("/sys/module/nvidia/version"));
-  const bool loaded = look.facts("/sys/module/nvidia").kind == FileKind::kFolder;
+  const bool loaded = !look.is_absent("/sys/module/nvidia");
   if (!kernel.empty()) check_module(look, kernel, loaded);
   if (!version.empty()) check_versions(look, version);
 }
 
 void check_device_nodes(NodeLook& look) {
-  if (look.facts("/proc/driver/nvidia/version").kind == FileKind::kAbsent) return;
-  for (const char* path : {"/dev/nvidiactl", "/dev/nvidia-uvm"}) {
-    if (look.facts(path).kind == FileKind::kCharDevice) continue;
+  if (look.kind("/proc/driver/nvidia/version") != FileKind::kFile) return;
+  std::vector<std::string> wanted = {"/dev/nvidiactl", "/dev/nvidia-uvm"};
+  const std::string cards = "/proc/driver/nvidia/gpus";
+  for (const auto& card : look.list(cards)) {
+    const auto text = look.read(cards + "/" + card + "/information");
+    const auto at = text ? text->find("Device Minor:") : std::string::npos;
+    if (at == std::string::npos) continue;
+    const auto digit = text->find_first_of("0123456789", at);
+    if (digit == std::string::npos) continue;
+    wanted.push_back("/dev/nvidia" +
+                     text->substr(digit, text->find_first_not_of("0123456789", digit) - digit));
+  }
+  for (const auto& path : wanted) {
+    const auto kind = look.kind(path);
+    if (!kind || *kind == FileKind::kCharDevice) continue;
     look.found(
-        {Severity::kError, std::string("device node ") + path + " is missing",
+        {Severity::kError, "device node " + path + " is missing",
          "the driver is loaded, but nothing has made its nodes yet: the first workload fails",
          "nvidia-modprobe -c0 -u, or `nvidia-smi` as root once", "device-node-missing"});
   }

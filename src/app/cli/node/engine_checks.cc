@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
+#include <utility>
 
 #include "app/cli/node/node_checks.h"
 #include "codec/host/engine_config.h"
@@ -81,47 +84,116 @@ void check_docker_package(NodeLook& look) {
        "docker-package"});
 }
 
-void check_containerd(NodeLook& look) {
+using Settings = std::map<std::string, std::string>;
+
+void merge(Settings* settings, const std::string& text) {
+  for (auto& [key, value] : codec::toml_settings(text)) (*settings)[key] = value;
+}
+
+/// Of every *.toml in a folder, in the order of their names.
+void merge_folder(NodeLook& look, const std::string& folder, std::string_view suffix,
+                  Settings* settings) {
+  for (const auto& name : look.list(folder)) {
+    if (name.size() <= suffix.size() ||
+        name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+      continue;
+    if (const auto text = look.read(folder + "/" + name)) merge(settings, *text);
+  }
+}
+
+/// containerd's file, and what it imports; nullopt: there is none.
+std::optional<Settings> containerd_settings(NodeLook& look) {
   const auto text = look.read("/etc/containerd/config.toml");
-  if (!text) return;
-  const auto settings = codec::toml_settings(*text);
-  const auto setting = [&](const char* name) {
-    const auto found = settings.find(name);
-    return found == settings.end() ? std::string() : found->second;
-  };
-  if (setting("enable_cdi") == "false") {
-    look.found(
-        {Severity::kError, "containerd does not look at container devices (CDI)",
-         "enable_cdi = false in /etc/containerd/config.toml: no container with a slice can start",
-         "set enable_cdi = true (containerd 1.7; it is the default since 2.0) and restart "
-         "containerd",
-         "containerd-cdi-off"});
+  if (!text) return std::nullopt;
+  Settings settings;
+  merge(&settings, *text);
+  std::string imports = settings["imports"];
+  for (auto quote = imports.find_first_of("\"'"); quote != std::string::npos;
+       quote = imports.find_first_of("\"'")) {
+    const auto end = imports.find(imports[quote], quote + 1);
+    if (end == std::string::npos) break;
+    const auto path = imports.substr(quote + 1, end - quote - 1);
+    imports.erase(0, end + 1);
+    if (const auto star = path.find("/*"); star != std::string::npos) {
+      merge_folder(look, path.substr(0, star), ".toml", &settings);
+    } else if (const auto more = look.read(path)) {
+      merge(&settings, *more);
+    }
   }
-  const auto folders = setting("cdi_spec_dirs");
-  if (!folders.empty() && folders.find("/var/run/cdi") == std::string::npos &&
-      folders.find("/run/cdi") == std::string::npos) {
-    look.found({Severity::kError, "containerd looks for container devices elsewhere",
-                "cdi_spec_dirs = " + folders + " leaves /var/run/cdi out",
-                "add \"/var/run/cdi\" to cdi_spec_dirs and restart containerd",
-                "containerd-cdi-folders"});
+  return settings;
+}
+
+std::string setting(const Settings& settings, const char* name) {
+  const auto found = settings.find(name);
+  return found == settings.end() ? std::string() : found->second;
+}
+
+/// "1.7.22-1" → 1, 7; what is installed by other means than dpkg is not known.
+std::optional<std::pair<int, int>> containerd_version(NodeLook& look) {
+  const auto status = look.read("/var/lib/dpkg/status");
+  if (!status) return std::nullopt;
+  const auto packages = codec::installed_packages(*status);
+  for (const char* name : {"containerd", "containerd.io"}) {
+    const auto found = packages.find(name);
+    int major = 0;
+    int minor = 0;
+    if (found != packages.end() && std::sscanf(found->second.c_str(), "%d.%d", &major, &minor) == 2)
+      return std::pair(major, minor);
   }
-  if (setting("default_runtime_name") == "nvidia") say_everybody_sees_all(look, "containerd");
+  return std::nullopt;
+}
+
+void check_folders(NodeLook& look, const std::string& engine, const Settings& settings) {
+  const auto folders = setting(settings, "cdi_spec_dirs");
+  if (folders.empty() || folders.find("/run/cdi") != std::string::npos) return;
+  look.found({Severity::kError, engine + " looks for container devices elsewhere",
+              "cdi_spec_dirs = " + folders + " leaves /var/run/cdi out",
+              "add \"/var/run/cdi\" to cdi_spec_dirs and restart " + engine, "cdi-folders"});
+}
+
+void check_containerd(NodeLook& look) {
+  const auto settings = containerd_settings(look);
+  if (!settings) return;
+  const auto cdi = setting(*settings, "enable_cdi");
+  const auto version = containerd_version(look);
+  const bool off_unless_said = version && version->first < 2;
+  if (cdi == "false" || (off_unless_said && cdi != "true")) {
+    look.found({Severity::kError, "containerd does not look at container devices (CDI)",
+                cdi == "false"
+                    ? "enable_cdi = false in its configuration: no container with a slice can start"
+                    : fmt::format("containerd {}.{} does so only with enable_cdi = true",
+                                  version->first, version->second),
+                "set enable_cdi = true in the CRI plugin's table of /etc/containerd/config.toml "
+                "(containerd 1.7 or "
+                "later; the default since 2.0), then systemctl restart containerd",
+                "containerd-cdi-off"});
+  }
+  check_folders(look, "containerd", *settings);
+  if (setting(*settings, "default_runtime_name") == "nvidia")
+    say_everybody_sees_all(look, "containerd");
+}
+
+void check_crio(NodeLook& look) {
+  Settings settings;
+  if (const auto text = look.read("/etc/crio/crio.conf")) merge(&settings, *text);
+  merge_folder(look, "/etc/crio/crio.conf.d", ".conf", &settings);
+  check_folders(look, "CRI-O", settings);
+  if (setting(settings, "default_runtime") == "nvidia") say_everybody_sees_all(look, "CRI-O");
 }
 
 /// After `systemctl daemon-reload`, systemd sets the device rules of its scopes anew, by the links
 /// in /dev/char.
 void check_char_links(NodeLook& look) {
-  const auto containerd = look.read("/etc/containerd/config.toml");
-  const bool runtime_of_nvidia = look.facts(kNvidiaConfig).kind == FileKind::kFile;
-  const bool systemd = containerd && codec::toml_settings(*containerd)["SystemdCgroup"] == "true";
+  const bool runtime_of_nvidia = look.kind(kNvidiaConfig) == FileKind::kFile;
+  const bool systemd = containerd_settings(look).value_or(Settings())["SystemdCgroup"] == "true";
   if (!runtime_of_nvidia || !systemd) return;
   std::string missing;
   for (const auto& name : look.list("/dev")) {
     if (name.rfind("nvidia", 0) != 0) continue;
     const auto node = look.facts("/dev/" + name);
-    if (node.kind != FileKind::kCharDevice) continue;
-    const auto link = fmt::format("/dev/char/{}:{}", node.major, node.minor);
-    if (look.facts(link).kind == FileKind::kAbsent) missing += (missing.empty() ? "" : ", ") + link;
+    if (!node || node->kind != FileKind::kCharDevice) continue;
+    const auto link = fmt::format("/dev/char/{}:{}", node->major, node->minor);
+    if (look.is_absent(link)) missing += (missing.empty() ? "" : ", ") + link;
   }
   if (missing.empty()) return;
   look.found({Severity::kWarning,
@@ -139,6 +211,7 @@ void check_engines(NodeLook& look) {
   check_docker(look);
   check_docker_package(look);
   check_containerd(look);
+  check_crio(look);
   check_char_links(look);
 }
 

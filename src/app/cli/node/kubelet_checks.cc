@@ -54,8 +54,7 @@ void check_registrations(NodeLook& look) {
   for (const auto& [resource, devices] : *registered) {
     if (devices > 0 && offers_cards(resource)) others += (others.empty() ? "" : ", ") + resource;
   }
-  const bool ours =
-      look.facts(std::string(kPlugins) + "/carve-slots.sock").kind == FileKind::kSocket;
+  const bool ours = look.kind(std::string(kPlugins) + "/carve-slots.sock") == FileKind::kSocket;
   if (!others.empty()) {
     look.found({Severity::kError, "another device plugin gives the same cards away",
                 "the kubelet also knows " + others + ": two ledgers, neither knows of the other",
@@ -78,7 +77,7 @@ void check_registrations(NodeLook& look) {
 /// The DRA door: the socket by which the kubelet finds it.
 void check_dra(NodeLook& look) {
   if (!look.view()) return;
-  if (look.facts("/var/lib/kubelet/plugins/gpu.elasticgpu.io").kind == FileKind::kAbsent)
+  if (look.kind("/var/lib/kubelet/plugins/gpu.elasticgpu.io") != FileKind::kFolder)
     return;  // not this door
   bool found = false;
   for (const auto& name : look.list("/var/lib/kubelet/plugins_registry"))

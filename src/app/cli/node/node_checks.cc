@@ -16,11 +16,16 @@ std::vector<std::string> NodeLook::list(const std::string& folder) {
   return {};
 }
 
-FileFacts NodeLook::facts(const std::string& path) {
+std::optional<FileKind> NodeLook::kind(const std::string& path) {
+  const auto seen = facts(path);
+  return seen ? std::optional(seen->kind) : std::nullopt;
+}
+
+std::optional<FileFacts> NodeLook::facts(const std::string& path) {
   auto facts = files_.facts(path);
   if (facts) return *facts;
   not_looked_at(path, facts.error());
-  return {};
+  return std::nullopt;
 }
 
 void NodeLook::not_looked_at(const std::string& path, const Error& error) {
@@ -31,6 +36,16 @@ void NodeLook::not_looked_at(const std::string& path, const Error& error) {
 std::vector<Finding> check_node(const HostFiles& files, const std::optional<AgentView>& view) {
   std::vector<Finding> findings;
   NodeLook look(files, view, &findings);
+  if (!look.read("/proc/sys/kernel/osrelease")) {
+    // An empty folder would pass every check below.
+    look.found({Severity::kError, "there is no host here to look at",
+                "no /proc/sys/kernel/osrelease",
+                "mount the host's / with everything below it (hostPath /, mountPropagation "
+                "HostToContainer), and name "
+                "it with --host-root",
+                "host-not-seen"});
+    return findings;
+  }
   check_driver(look);
   check_device_nodes(look);
   check_engines(look);

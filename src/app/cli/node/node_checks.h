@@ -22,7 +22,11 @@ class NodeLook {
   std::optional<std::string> read(const std::string& path);
   /// Empty: it is not there.
   std::vector<std::string> list(const std::string& folder);
-  FileFacts facts(const std::string& path);
+  /// What it is; nullopt: it could not be looked at, so nothing follows.
+  std::optional<FileKind> kind(const std::string& path);
+  std::optional<FileFacts> facts(const std::string& path);
+  /// It was looked at, and is not there.
+  bool is_absent(const std::string& path) { return kind(path) == FileKind::kAbsent; }
 
  private:
   void not_looked_at(const std::string& path, const Error& error);
@@ -31,7 +35,7 @@ class NodeLook {
   std::vector<Finding>* findings_;
 };
 
-// One function per subject; the rows are those of docs/doctor.md.
+// One function per subject.
 void check_driver(NodeLook& look);
 void check_device_nodes(NodeLook& look);
 void check_engines(NodeLook& look);

@@ -1,0 +1,130 @@
+"""`carve doctor --node` on a living node: content when all is well, and right about what was broken on purpose, started on
+the node and as the Job that users get."""
+import json
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from ring import carve, images, installed, paths  # noqa: E402
+from ring.kube import wait_for  # noqa: E402
+from ring.testing import CarveTest, main, pod  # noqa: E402
+
+DEVICES = "/run/cdi"
+
+
+class Doctor(CarveTest):
+    doors = "dra,slots"
+
+    def doctor(self):
+        """(exit code, ids of the findings that are faults)."""
+        done = self.carve.node.run([str(self.ring.build / "bin" / "carve"), "doctor", "--node", "-o", "json"], check=False)
+        faults = [f["id"] for f in json.loads(done.stdout) if f["severity"] != "note"]
+        return done.returncode, faults
+
+    def outside(self, path):
+        return self.carve.node.outside(path)
+
+    def fraction(self):
+        name = self.name()
+        self.create(pod(name, image=images.PROGRAMS, command=["ring-look", "hold", "3600"],
+                        claims={"gpu": self.template(memory="4Gi", cores="30")}))
+        self.wait_ready(name)
+        return name
+
+    def devices(self):
+        return sorted(self.outside(DEVICES).glob("carve-slice-*.json"))
+
+    def test_a_healthy_node_is_fine(self):
+        self.fraction()
+        self.assertEqual(self.doctor(), (0, []))
+
+    def test_a_slice_whose_device_file_was_removed(self):
+        self.fraction()
+        (file,) = self.devices()
+        kept = file.read_text()
+        file.unlink()
+        self.addCleanup(file.write_text, kept)
+        self.assertEqual(self.doctor(), (1, ["cdi-missing"]))
+
+    def test_a_device_file_without_a_slice_and_one_that_names_what_is_gone(self):
+        self.fraction()
+        (file,) = self.devices()
+        spec = json.loads(file.read_text())
+        spec["devices"][0]["name"] = "nobody"
+        other = file.with_name("carve-slice-nobody.json")
+        other.write_text(json.dumps(spec))
+        self.addCleanup(other.unlink)
+        self.assertEqual(self.doctor(), (1, ["cdi-leftover"]))
+        spec["devices"][0]["containerEdits"]["mounts"][0]["hostPath"] = "/usr/lib/gone.so"
+        other.write_text(json.dumps(spec))
+        self.assertEqual(self.doctor(), (1, ["cdi-stale", "cdi-leftover"]))
+
+    def test_a_registry_that_the_agent_cannot_write(self):
+        registry = "/var/lib/kubelet/plugins_registry"     # a removed socket alone is made anew at once
+        self.carve.node.run(["mount", "-t", "tmpfs", "-o", "ro", "none", registry])
+        try:
+            self.assertEqual(self.doctor(), (1, ["kubelet-no-dra"]))
+        finally:
+            self.carve.node.run(["umount", registry])
+        wait_for("the kubelet knows the door again", 60, self.carve.registered)
+        self.assertEqual(self.doctor(), (0, []))
+
+    def test_a_kubelet_that_has_no_slot_of_ours(self):
+        file = self.outside("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+        wait_for("slots are noted", 30, lambda: file.exists() and "elasticgpu.io/slot" in file.read_text())
+        self.carve.node.stop_kubelet()
+        kept = file.with_name("kept")
+        shutil.copy(file, kept)
+        try:
+            noted = json.loads(file.read_text())
+            noted["Data"]["RegisteredDevices"]["elasticgpu.io/slot"] = []
+            file.write_text(json.dumps(noted))
+            self.assertEqual(self.doctor(), (1, ["kubelet-no-slots"]))
+        finally:
+            kept.rename(file)
+            self.carve.node.start_kubelet()
+        wait_for("the kubelet knows the door again", 60, self.carve.registered)
+
+    def test_an_agent_that_is_gone(self):
+        self.carve.kill_agent()
+        try:
+            self.assertEqual(self.doctor(), (1, ["agent-away"]))
+        finally:
+            self.carve.start_agent()
+        wait_for("it is fine again", 20, lambda: self.doctor() == (0, []))
+
+    # -- as a Job, the way users run it -----------------------------------------------------------------------------
+    def job(self):
+        """(succeeded, what it printed)."""
+        text = (paths.REPOSITORY / "deploy" / "jobs" / "doctor.yaml").read_text().replace("NODE", self.carve.node.name)
+        name = self.ring.kubectl("create", "-o", "name", "-f", "-", input=text).stdout.strip().split("/")[1]
+        self.addCleanup(self.ring.kubectl, "-n", carve.NAMESPACE, "delete", "job", name)
+
+        def ended():
+            status = self.kube.get("Job", name, carve.NAMESPACE).get("status", {})
+            return next((c["type"] for c in status.get("conditions", []) if c["status"] == "True"
+                         and c["type"] in ("Complete", "Failed")), None)
+        how = wait_for("the doctor's Job has ended", 60, ended)
+        return how == "Complete", self.ring.kubectl("-n", carve.NAMESPACE, "logs", "job/" + name).stdout
+
+    def test_as_a_job_it_says_the_same(self):
+        archive = self.ring.state.folder / "images" / "carve.tar"
+        installed.make_image(self.ring.build, archive)
+        self.carve.node.import_images([archive])
+        self.fraction()
+        well, said = self.job()
+        self.assertTrue(well, said)
+        self.assertIn("nothing is wrong", said)
+        self.assertIn("SIMULATED", said)
+        (file,) = self.devices()
+        kept = file.read_text()
+        file.unlink()
+        self.addCleanup(file.write_text, kept)
+        well, said = self.job()
+        self.assertFalse(well)
+        self.assertIn("cdi-missing", said)
+
+
+if __name__ == "__main__":
+    main()
