@@ -15,6 +15,7 @@
 #include "adapter/api/server.h"
 #include "adapter/cdi/cdi_files.h"
 #include "adapter/cgroup/cgroup2.h"
+#include "adapter/cgroup/pod_groups.h"
 #include "adapter/files/journal_file.h"
 #include "adapter/mountns/enclosure.h"
 #include "adapter/mountns/library_store.h"
@@ -81,6 +82,7 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   config.gives_cards = gives_cards;
   config.runtime_folder = options.runtime_dir;
   config.slices_folder = options.slices_dir();
+  config.whole_folder = options.whole_dir();
   config.masking_socket = options.runtime_dir + "/mask";
   config.driver_mounts = options.driver_mounts;
   config.access = options.access;
@@ -189,15 +191,17 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   auto cgroups = open_cgroups(options);
   NvmlClient gpu(worker_options(options), clock, log);
   const auto pages = make_pages(options);
-  CdiFiles devices({options.cdi_dir, options.host_root, options.driver_uses});
+  CdiFiles devices({options.cdi_dir, options.host_root, options.driver_uses, options.whole_dir()});
   ProcFs processes;
+  PodGroups containers;
   const AgentConfig config = config_of(options, !node_agent);
   const std::string library = config.library_folder;
   Agent agent(config, AgentWorld{gpu, *pages, cgroups ? cgroups->get() : nullptr,
                                  cgroups ? std::string() : cgroups.error().what, journal, devices, processes,
                                  clock, log, [library](const std::string& driver_version) {
                                    return mountns::LibraryStore::make_links(library, driver_version);
-                                 }});
+                                 },
+                                 &containers});
   if (auto restored = agent.restore(); !restored) return report(restored.error());
   auto server = api::Server::open(options.agent_socket(), agent, log);
   if (!server) return report(server.error());

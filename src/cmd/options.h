@@ -41,6 +41,7 @@ struct HostOptions {
 
   [[nodiscard]] std::string agent_socket() const { return runtime_dir + "/agent.sock"; }
   [[nodiscard]] std::string slices_dir() const { return runtime_dir + "/slices"; }
+  [[nodiscard]] std::string whole_dir() const { return runtime_dir + "/whole"; }
   [[nodiscard]] std::string libraries() const { return lib_dir.empty() ? state_dir + "/lib" : lib_dir; }
 };
 

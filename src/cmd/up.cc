@@ -114,6 +114,7 @@ void clean(const HostOptions& host, std::vector<Service>& services) {
   for (auto& service : services) service.forget();
   for (const char* name : {"/agent.sock", "/mask", "/up.lock"}) ::unlink((host.runtime_dir + name).c_str());
   ::rmdir(host.slices_dir().c_str());
+  ::rmdir(host.whole_dir().c_str());
   const std::string arbiter = host.runtime_dir + "/arbiter";
   while (::umount2((arbiter + "/pages").c_str(), MNT_DETACH) == 0) {
   }

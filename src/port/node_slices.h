@@ -16,6 +16,7 @@ struct PrepareRequest {
   std::vector<Slice> slices;  // of one owner and part, in the order in which the part counts its cards
   std::string device;         // CDI name promised in Allocate; empty: make one
   std::string label;          // namespace/pod/container, for people
+  std::vector<std::string> pods = {};  // UIDs of the pods that hold it, as the kubelet knows them (at most 64 count)
 };
 
 struct Prepared {
@@ -27,16 +28,20 @@ struct Prepared {
 class NodeSlices {
  public:
   virtual ~NodeSlices() = default;
-  /// A CDI name that was and will never be another's, nor another boot's. Durable before it returns.
+  /// A CDI name that was and will never be another's, nor another boot's. Durable before it returns; names are
+  /// set aside in advance, so that it waits for no disk and for no prepare.
   virtual Result<std::string> promise_device() = 0;
   /// Ledger, journal (synced), pages, CDI file, in this order; all or nothing. The same part with the same
   /// slices again changes nothing and gives the same answer.
   ///   errors  kResourceExhausted: the card is held by others, with the numbers; kAlreadyExists: the part holds
   ///           something else; kNotFound: no such card on this node; kUnavailable: arbiter or journal is away
   virtual Result<Prepared> prepare(const PrepareRequest& request) = 0;
-  /// The owner is gone: nothing of it starts any more. Its slices are freed when its processes are gone.
-  /// Success when there is none.
-  ///   errors  kFailedPrecondition: processes still run; called again later it says success
+  /// The owner is gone: nothing of it starts any more, also after a restart. Its slices are freed when its
+  /// processes are gone: those of its pods' cgroups, those that said hello, those that the driver names. Neither
+  /// arbiter nor driver is needed. Success when there is none. Of a claim the last process is waited for (1 s);
+  /// of a pod not.
+  ///   errors  kFailedPrecondition: processes still run; it is freed behind the caller's back, and called again
+  ///           later this says success; kUnavailable: the journal cannot be written
   virtual Result<void> unprepare(const Owner& owner) = 0;
   /// The owners that hold something here, each with its slices, ending ones included.
   [[nodiscard]] virtual std::vector<Slice> held() const = 0;

@@ -13,7 +13,8 @@ struct SliceDevice {
   std::string id;
   bool whole = false;          // no library then
   std::vector<int> minors;     // of its cards
-  std::string slice_folder;    // on the host; mounted under its name; empty when whole
+  std::string slice_folder;    // on the host; mounted under its name. Of a whole one an empty folder, a mark by
+                               // which its processes are told: publish() makes it
   std::string library_folder;  // libcarve-cuda.so, libcarve-nvml.so
   std::string driver_version;
   DriverFiles driver;

@@ -80,8 +80,8 @@ json::array mounts_of(const SliceDevice& device, const CdiOptions& options,
     const std::string folder = abi::kDriverFolder;
     if (!device.driver.cuda.empty()) mounts.add(device.driver.cuda, folder + "/libcuda.so.1");
     mounts.add(device.driver.nvml, folder + "/libnvidia-ml.so.1");
-    mounts.add(device.slice_folder, std::string(abi::kSlicesFolder) + "/" + device.id);
   }
+  mounts.add(device.slice_folder, std::string(abi::kSlicesFolder) + "/" + device.id);
   add_installation(mounts, device, options, installed);
   for (const auto& path : device.driver_mounts) {
     if (::access((options.host_root + path).c_str(), F_OK) == 0) mounts.add(path, path);
@@ -147,6 +147,7 @@ Result<void> CdiFiles::publish(const SliceDevice& device) {
   CARVE_TRY_VOID(make_folders(options_.folder, 0755));
   CARVE_TRY(const auto made, cdi::make_missing_nodes(options_.host_root, device.minors));
   static_cast<void>(made);
+  if (device.whole && !options_.marks.empty()) CARVE_TRY_VOID(make_folders(options_.marks + "/" + device.id, 0555));
   const std::string text = spec_of(device, options_, installed(device));
   const std::string path = path_of(device.id);
   CARVE_TRY_VOID(replace_file(path, text, 0644));
@@ -158,6 +159,8 @@ Result<void> CdiFiles::publish(const SliceDevice& device) {
 }
 
 Result<void> CdiFiles::withdraw(const std::string& id) {
+  // Where it is mounted it goes on to be seen, until the last of the container's processes is gone.
+  if (!options_.marks.empty()) ::rmdir((options_.marks + "/" + id).c_str());
   if (::unlink(path_of(id).c_str()) == 0 || errno == ENOENT) return {};
   return tl::unexpected(errno_error(errno, "remove " + path_of(id)));
 }

@@ -16,6 +16,7 @@ struct CdiOptions {
   std::string folder;     // /var/run/cdi
   std::string host_root;  // where the host's files are seen, when they are not at their own paths
   std::vector<cdi::DriverUse> uses;  // kinds of driver libraries by policy, besides those for compute and utility
+  std::string marks = {};  // folder of whole cards' marks, `<marks>/<id>`; each lives as long as its spec. Empty: none
 };
 
 /// Slices as CDI files, one each, in /var/run/cdi: `--device carve.elasticgpu.io/slice=<id>`. The version is
@@ -25,7 +26,7 @@ struct CdiOptions {
 class CdiFiles final : public SliceDevices {
  public:
   explicit CdiFiles(CdiOptions options) : options_(std::move(options)) {}
-  explicit CdiFiles(std::string folder) : CdiFiles(CdiOptions{std::move(folder), {}, {}}) {}
+  explicit CdiFiles(std::string folder) : CdiFiles(CdiOptions{std::move(folder), {}, {}, {}}) {}
   /// Makes missing device nodes first, and reads back what it wrote.
   ///   errors  besides the system's: kDataLoss: the file does not hold what was written, and was removed again;
   ///           kFailedPrecondition: a device node is missing and may not be made

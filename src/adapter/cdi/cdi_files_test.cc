@@ -51,13 +51,38 @@ TEST(CdiFiles, AppearsWholeAndGoesAway) {
   EXPECT_TRUE(files.list()->empty());
 }
 
-TEST(CdiFiles, AWholeCardGetsTheDriverAndNothingOfOurs) {
+TEST(CdiFiles, AWholeCardGetsTheDriverAndOfOursAMarkOnly) {
   auto device = example();
   device.whole = true;
+  device.slice_folder = "/run/carve/whole/dev-1";
   const auto text = CdiFiles::spec_of(device, {}, {});
   EXPECT_EQ(text.find("carve/lib"), std::string::npos);
-  EXPECT_EQ(text.find("/run/carve"), std::string::npos);
+  EXPECT_EQ(text.find("/usr/lib/carve"), std::string::npos);
   EXPECT_NE(text.find("/opt/driver/libcuda.so.1"), std::string::npos);
+  std::set<std::string> of_ours;
+  const auto spec = nlohmann::json::parse(text);
+  for (const auto& mount : spec["devices"][0]["containerEdits"]["mounts"]) {
+    const std::string inside = mount["containerPath"];
+    if (inside.rfind("/run/carve", 0) != 0) continue;
+    of_ours.insert(inside);
+    EXPECT_EQ(mount["hostPath"], device.slice_folder);
+  }
+  EXPECT_EQ(of_ours, std::set<std::string>{"/run/carve/slices/dev-1"});
+}
+
+TEST(CdiFiles, AMarkLivesAsLongAsItsSpec) {
+  char name[] = "/tmp/carve-cdi-XXXXXX";
+  const std::string folder = ::mkdtemp(name);
+  CdiFiles files({folder + "/cdi", "", {}, folder + "/whole"});
+  auto device = example();
+  ASSERT_TRUE(files.publish(device));
+  EXPECT_FALSE(list_folder(folder + "/whole"));  // a fraction's folder is the arbiter's
+  device.whole = true;
+  ASSERT_TRUE(files.publish(device));
+  ASSERT_TRUE(files.publish(device));
+  EXPECT_EQ(*list_folder(folder + "/whole"), std::vector<std::string>{"dev-1"});
+  ASSERT_TRUE(files.withdraw("dev-1"));
+  EXPECT_TRUE(list_folder(folder + "/whole")->empty());
 }
 
 }  // namespace

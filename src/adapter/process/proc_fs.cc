@@ -10,6 +10,7 @@
 namespace carve {
 namespace {
 constexpr std::size_t kLongestMounts = 4U << 20U;
+constexpr std::string_view kDeleted = "//deleted";
 }  // namespace
 
 std::string ProcFs::command(std::int32_t pid) const { return command_of(pid); }
@@ -28,6 +29,9 @@ std::vector<std::string> slices_in_mounts(const std::string& mountinfo) {
     if (point.rfind(below, 0) != 0) continue;
     const std::string id = point.substr(below.size());
     if (id.empty() || id.find('/') != std::string::npos) continue;
+    // The folder may be gone from the host already: the mount stays, and so do the container's processes.
+    if (root.size() > kDeleted.size() && root.compare(root.size() - kDeleted.size(), kDeleted.size(), kDeleted) == 0)
+      root.resize(root.size() - kDeleted.size());
     const auto slash = root.rfind('/');
     if (slash == std::string::npos || root.substr(slash + 1) != id) continue;
     if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);

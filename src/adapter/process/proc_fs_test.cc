@@ -24,6 +24,11 @@ TEST(SlicesInMounts, AContainerHasThoseThatWereMountedForIt) {
             (Ids{"s-1a-7", "s-1a-9"}));
 }
 
+TEST(SlicesInMounts, AFolderThatIsGoneFromTheHostIsStillMounted) {
+  EXPECT_EQ(slices_in_mounts("640 612 0:31 /whole/s-1a-7//deleted /run/carve/slices/s-1a-7 ro - tmpfs tmpfs rw\n"),
+            (Ids{"s-1a-7"}));
+}
+
 TEST(SlicesInMounts, TheHostAndWhatATenantMountsItselfAreNone) {
   // The host's own tmpfs for all slices, another's folder under a name that is not its own, a file deeper down.
   EXPECT_EQ(slices_in_mounts("30 1 0:31 / /run/carve rw - tmpfs tmpfs rw\n"
@@ -62,10 +67,11 @@ TEST(ProcFsTest, AProcessInAMountNamespaceOfItsOwnIsTold) {
   EXPECT_EQ(byte, 'y');
   EXPECT_EQ(ProcFs().slices_seen_by(child), Ids{"s-1a-7"});
   EXPECT_EQ(ProcFs().slices_seen_by(1), Ids());
+  ASSERT_EQ(::rmdir((folder + "/s-1a-7").c_str()), 0);
+  EXPECT_EQ(ProcFs().slices_seen_by(child), Ids{"s-1a-7"});  // the kernel's own spelling of what is deleted
   ::close(done[1]);
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(ProcFs().slices_seen_by(child), Ids());
-  ::rmdir((folder + "/s-1a-7").c_str());
   ::rmdir(folder.c_str());
 }
 

@@ -119,18 +119,6 @@ Result<void> Agent::release(const Caller& caller, const std::string& slice, bool
   return {};
 }
 
-void Agent::thaw() {
-  std::vector<std::string> due;
-  {
-    const std::lock_guard lock(state_);
-    for (const auto& [id, until] : throttled_until_) {
-      if (world_.clock.now() >= until) due.push_back(id);
-    }
-    for (const auto& id : due) throttled_until_.erase(id);
-  }
-  for (const auto& id : due) static_cast<void>(world_.cgroups->freeze(id, false));
-}
-
 void Agent::reap() {
   thaw();
   std::vector<std::string> ids;
@@ -140,8 +128,8 @@ void Agent::reap() {
       if (!slice.keep) ids.push_back(id);
     }
   }
-  if (world_.cgroups == nullptr) return;
   for (const auto& id : ids) {
+    if (world_.cgroups == nullptr) break;
     const auto populated = world_.cgroups->populated(id);
     if (populated && *populated) continue;
     const std::lock_guard commit(commit_);
@@ -160,6 +148,8 @@ void Agent::reap() {
   }
   const std::lock_guard commit(commit_);
   retry_drops();
+  end_ended();
+  if (!config_.gives_cards) static_cast<void>(set_names_aside());  // a journal that cannot be written: tried again
 }
 
 void Agent::run_reaper(const std::stop_token& stop) {

@@ -20,6 +20,7 @@
 #include "core/policy/policy.h"
 #include "port/agent_api.h"
 #include "port/cgroups.h"
+#include "port/containers.h"
 #include "port/node_journal.h"
 #include "port/node_slices.h"
 #include "port/pages.h"
@@ -33,6 +34,7 @@ enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport };
 struct AgentConfig {
   std::string runtime_folder;
   std::string slices_folder;  // where the arbiter makes <id>/s
+  std::string whole_folder;   // where whole cards have their marks: <id>, empty
   std::string masking_socket;
   std::string library_folder;
   std::string library_error;  // not empty: no fractions can be given, and why
@@ -62,6 +64,7 @@ struct AgentWorld {
   Log& log;
   /// Makes the link names for this driver version in the library folder.
   std::function<Result<void>(const std::string& driver_version)> prepare_links;
+  Containers* containers = nullptr;  // nullptr: no kubelet's cgroups can be seen here
 };
 
 /// The ledger's one writer on a machine without Kubernetes. Order of every change: journal (synced), cgroup,
@@ -109,27 +112,38 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
   [[nodiscard]] Grant grant_of(const LiveSlice& slice) const;
   [[nodiscard]] std::string new_id(bool keep);
-  void thaw();
   // prepare.cc; under commit_
-  Result<std::string> next_device_id();
   Result<std::string> device_id_for(const PrepareRequest& request);
   Result<Prepared> prepare_new(LiveSlice slice);
   Result<Prepared> prepare_again(const LiveSlice& there, const LiveSlice& wanted);
   [[nodiscard]] const LiveSlice* part_of(const Owner& owner, const std::string& part) const;  // under state_
   [[nodiscard]] std::vector<Slice> slices_beside(const LiveSlice& slice) const;  // its owner's others; under state_
-  Result<std::set<std::int32_t>> processes_in(const std::set<std::string>& ids);
-  Result<void> end_owner(const Owner& owner);
+  Result<void> remember_pods(const std::string& id, const std::vector<std::string>& pods);
+  Result<std::string> next_device_id();
+  Result<void> set_names_aside();
+  std::optional<std::string> take_name();  // no lock needed
+  // ending.cc; under commit_
+  Result<std::vector<PodProcess>> pod_processes() const;
+  Result<std::set<std::int32_t>> holders_of(const std::set<std::string>& ids, const Result<std::vector<PodProcess>>& pods,
+                                            bool part_only);
+  Result<void> note_ending(const Owner& owner, std::set<std::string>* ids);
+  Result<void> end_owner(const Owner& owner, const Result<std::vector<PodProcess>>& pods);
+  void end_ended();
   // restore.cc
   void publish_devices();
   Result<void> adopt_inventory();
   Result<void> restore_records();
   void reconcile_pages(const std::vector<PageSlice>& present);
   // watch.cc
+  [[nodiscard]] std::vector<std::string> slices_of_process(std::int32_t pid) const;
   [[nodiscard]] std::string slice_on(const std::vector<std::string>& ids, const CardId& card) const;
   std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage);
   void look_at_pages();
+  // act.cc
   void act(const Breach& breach);
-  void throttle(const Breach& breach);
+  bool throttle(const Breach& breach);
+  void thaw();
+  void thaw_containers();
   void note_event(const std::string& kind, const std::string& slice, const std::string& text);
   void note_gpu_state();
 
@@ -156,11 +170,17 @@ class Agent final : public AgentApi, public NodeSlices {
   GpuState gpu_state_seen_ = GpuState::kStarting;
   std::uint32_t waiting_ = 0;
   std::uint64_t next_number_ = 1;
-  std::uint64_t next_promise_ = 0;  // under commit_: names below promised_until_ are ours by the journal's word
+  std::mutex names_;  // of the next two; never held across input or output
+  std::uint64_t next_promise_ = 0;  // names below promised_until_ are ours by the journal's word
   std::uint64_t promised_until_ = 0;
+  Clock::Time end_again_{};  // under commit_
   std::uint32_t run_number_ = 0;
   Watchdog watchdog_;
-  std::map<std::string, Clock::Time> throttled_until_;
+  struct Frozen {
+    Clock::Time until;
+    std::set<std::string> groups;  // of containers; empty: the slice's own cgroup
+  };
+  std::map<std::string, Frozen> frozen_;  // by slice
   std::set<std::string> put_;    // under commit_: pages this agent has asked for, whose duplicates it keeps
   bool inventory_stale_ = true;  // of the watching thread
 };

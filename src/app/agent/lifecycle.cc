@@ -56,7 +56,7 @@ SliceDevice Agent::device_of(const LiveSlice& slice) const {
     const CardState* state = ledger_.find(card.card);
     if (state != nullptr && state->card.minor >= 0) device.minors.push_back(state->card.minor);
   }
-  device.slice_folder = config_.slices_folder + "/" + slice.id;
+  device.slice_folder = (slice.whole() ? config_.whole_folder : config_.slices_folder) + "/" + slice.id;
   device.library_folder = config_.library_folder;
   device.driver_version = inventory_.driver_version;
   device.driver = inventory_.files;
@@ -194,7 +194,6 @@ void Agent::finish(const std::string& id, const std::string& why) {
     const std::lock_guard lock(state_);
     static_cast<void>(ledger_.remove(slice.owner(), slice.part));
     slices_.erase(id);
-    throttled_until_.erase(id);
     // Its cgroup is the truth after a restart: the card is free even while the journal cannot be written.
     if (!slice.keep) pending_drops_.push_back(slice.owner());
   }

@@ -11,9 +11,20 @@ namespace {
 
 constexpr char kDevicePrefix[] = "carve.elasticgpu.io/slice=";
 constexpr char kDeviceCounter[] = "device";
-// Names are reserved in the journal so many at a time: one sync for a burst of pod starts.
-constexpr std::uint64_t kPromisesPerSync = 256;
-constexpr std::chrono::milliseconds kLookAgain{25};
+// Names are set aside in the journal so many at a time, long before they are needed: more than a node has pods.
+constexpr std::uint64_t kNamesPerSync = 1024;
+constexpr std::uint64_t kNamesLow = 512;
+constexpr std::size_t kMaxPods = 64;  // in a note
+
+std::vector<std::string> pods_in(const PrepareRequest& request) {
+  std::vector<std::string> pods;
+  for (const auto& pod : request.pods) {
+    if (valid_name(pod) && pods.size() < kMaxPods) pods.push_back(pod);
+  }
+  std::sort(pods.begin(), pods.end());
+  pods.erase(std::unique(pods.begin(), pods.end()), pods.end());
+  return pods;
+}
 
 /// The request as a slice folder without a name yet.
 ///   errors  kInvalidArgument: no slice, or of two owners or parts, or a card twice, or not this
@@ -36,6 +47,7 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
   }
   CARVE_TRY(const auto record, record_of(0, request.slices));
   CARVE_TRY_VOID(joined(validate(record)));
+  slice.pods = pods_in(request);
   slice.slices = request.slices;
   std::sort(slice.slices.begin(), slice.slices.end(),
             [](const Slice& a, const Slice& b) { return a.card < b.card; });
@@ -44,20 +56,37 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
 
 }  // namespace
 
-Result<std::string> Agent::next_device_id() {
-  if (next_promise_ >= promised_until_) {
-    const auto& counters = world_.journal.state().counters;
-    const auto found = counters.find(kDeviceCounter);
-    const std::uint64_t base = found != counters.end() ? found->second : 0;
-    CARVE_TRY_VOID(world_.journal.append({SetCounter{kDeviceCounter, base + kPromisesPerSync}}));
-    next_promise_ = base;
-    promised_until_ = base + kPromisesPerSync;
-  }
+std::optional<std::string> Agent::take_name() {
+  const std::lock_guard lock(names_);
+  if (next_promise_ >= promised_until_) return std::nullopt;
   // The run's own number keeps names apart even where the state folder was lost.
   return fmt::format("s-{:06x}-{}", run_number_ & 0xFFFFFFU, next_promise_++);
 }
 
+Result<void> Agent::set_names_aside() {
+  {
+    const std::lock_guard lock(names_);
+    if (promised_until_ - next_promise_ >= kNamesLow) return {};
+  }
+  const auto& counters = world_.journal.state().counters;
+  const auto found = counters.find(kDeviceCounter);
+  const std::uint64_t base = found != counters.end() ? found->second : 0;
+  CARVE_TRY_VOID(world_.journal.append({SetCounter{kDeviceCounter, base + kNamesPerSync}}));
+  const std::lock_guard lock(names_);
+  if (next_promise_ >= promised_until_) next_promise_ = base;
+  promised_until_ = base + kNamesPerSync;
+  return {};
+}
+
+Result<std::string> Agent::next_device_id() {
+  if (auto name = take_name()) return *name;
+  CARVE_TRY_VOID(set_names_aside());
+  return *take_name();
+}
+
 Result<std::string> Agent::promise_device() {
+  // Not under commit_: the kubelet admits one pod at a time, and a prepare may hang on a slow disk.
+  if (const auto name = take_name()) return kDevicePrefix + *name;
   const std::lock_guard commit(commit_);
   CARVE_TRY(const auto id, next_device_id());
   return kDevicePrefix + id;
@@ -92,7 +121,7 @@ Result<Prepared> Agent::prepare(const PrepareRequest& request) {
   }
   if (there) {
     // The kubelet was promised another name: it has forgotten the first one, as after a reboot.
-    CARVE_TRY(const auto alive, processes_in({there->id}));
+    CARVE_TRY(const auto alive, holders_of({there->id}, pod_processes(), true));
     if (!alive.empty()) {
       return fail(Code::kFailedPrecondition,
                   fmt::format("part {}: process {} of the container before still runs", wanted.part,
@@ -127,8 +156,28 @@ Result<Prepared> Agent::prepare_again(const LiveSlice& there, const LiveSlice& w
     CARVE_TRY_VOID(world_.pages.put(order));
     put_.insert(there.id);
   }
+  CARVE_TRY_VOID(remember_pods(there.id, wanted.pods));
   CARVE_TRY_VOID(world_.devices.publish(device));
   return Prepared{kDevicePrefix + there.id};
+}
+
+/// A claim may be shared by pods that came later.
+Result<void> Agent::remember_pods(const std::string& id, const std::vector<std::string>& pods) {
+  LiveSlice slice;
+  {
+    const std::lock_guard lock(state_);
+    slice = slices_.at(id);
+  }
+  std::set<std::string> all(slice.pods.begin(), slice.pods.end());
+  for (const auto& pod : pods) {
+    if (all.size() < kMaxPods) all.insert(pod);
+  }
+  if (all.size() == slice.pods.size()) return {};
+  slice.pods.assign(all.begin(), all.end());
+  CARVE_TRY_VOID(world_.journal.append({PutNote{id, note_of(slice)}}));
+  const std::lock_guard lock(state_);
+  slices_.at(id).pods = slice.pods;
+  return {};
 }
 
 Result<Prepared> Agent::prepare_new(LiveSlice slice) {
@@ -199,75 +248,6 @@ std::vector<JournalEvent> Agent::events_without(const LiveSlice& slice) const {
   }
   events.emplace_back(PutNote{slice.id, ""});
   return events;
-}
-
-Result<std::set<std::int32_t>> Agent::processes_in(const std::set<std::string>& ids) {
-  std::set<std::int32_t> alive;
-  bool fractions = false;
-  {
-    const std::lock_guard lock(state_);
-    for (const auto& id : ids)
-      fractions = fractions || (slices_.count(id) != 0 && !slices_.at(id).whole());
-  }
-  // Who said hello is known by the kernel's word until he is gone, with the driver away too.
-  if (fractions) {
-    CARVE_TRY(const auto pages, world_.pages.list());
-    for (const auto& slice : pages) {
-      if (ids.count(slice.id) == 0) continue;
-      for (const auto& process : slice.processes) alive.insert(process.pid);
-    }
-  }
-  if (world_.gpu.state() != GpuState::kOk) return alive;
-  if (const auto usage = world_.gpu.usage()) {
-    for (const auto& seen : sightings_of(*usage)) {
-      if (ids.count(seen.slice) != 0) alive.insert(seen.process.pid);
-    }
-  }
-  return alive;
-}
-
-Result<void> Agent::end_owner(const Owner& owner) {
-  std::set<std::string> ids;
-  {
-    const std::lock_guard lock(state_);
-    for (auto& [id, slice] : slices_) {
-      if (slice.holder != owner) continue;
-      slice.ending = true;
-      ids.insert(id);
-    }
-  }
-  if (ids.empty()) return {};
-  for (const auto& id : ids) CARVE_TRY_VOID(world_.devices.withdraw(id));
-  CARVE_TRY(const auto alive, processes_in(ids));
-  if (!alive.empty()) {
-    return fail(Code::kFailedPrecondition,
-                fmt::format("{} process{} of the container still run{} on its cards, "
-                            "the first is {}; the slice is freed when they are gone",
-                            alive.size(), alive.size() == 1 ? "" : "es",
-                            alive.size() == 1 ? "s" : "", *alive.begin()));
-  }
-  for (const auto& id : ids) finish(id, "unprepared");
-  const std::lock_guard lock(state_);
-  for (const auto& id : ids) {
-    if (slices_.count(id) != 0) return fail(Code::kUnavailable, "journal: " + journal_error_);
-  }
-  return {};
-}
-
-Result<void> Agent::unprepare(const Owner& owner) {
-  const auto start = world_.clock.now();
-  for (;;) {
-    Result<void> ended;
-    {
-      const std::lock_guard commit(commit_);
-      ended = end_owner(owner);
-    }
-    // The last process may be on its way out: the kubelet would come back only seconds later.
-    if (ended || ended.error().code != Code::kFailedPrecondition) return ended;
-    if (world_.clock.now() - start >= config_.last_process) return ended;
-    std::unique_lock lock(state_);
-    freed_.wait_for(lock, kLookAgain);
-  }
 }
 
 std::vector<Slice> Agent::held() const {

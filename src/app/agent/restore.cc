@@ -153,11 +153,12 @@ Result<void> Agent::restore() {
     const std::lock_guard lock(state_);
     for (const auto& id : devices ? *devices : std::vector<std::string>()) {
       const auto found = slices_.find(id);
-      if (found == slices_.end() || !found->second.keep) withdraw.push_back(id);
+      if (found == slices_.end() || !found->second.keep || found->second.ending) withdraw.push_back(id);
     }
   }
   for (const auto& id : withdraw) static_cast<void>(world_.devices.withdraw(id));
   publish_devices();
+  thaw_containers();
   reap();
   look_at_pages();
   return {};

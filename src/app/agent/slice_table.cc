@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 namespace carve {
 
@@ -63,6 +64,10 @@ std::string note_of(const LiveSlice& slice) {
   std::string note = std::string("keep=") + (slice.keep ? "1" : "0") + " uid=" + std::to_string(slice.uid);
   if (!slice.local()) {
     note += " owner=" + std::string(to_string(slice.holder.kind)) + "/" + slice.holder.uid + " part=" + slice.part;
+    std::string pods;
+    for (const auto& pod : slice.pods) pods += (pods.empty() ? " pods=" : ",") + pod;
+    note += pods;
+    if (slice.ending) note += " ending=1";
   }
   return note + " name=" + plain_name(slice.name);
 }
@@ -83,12 +88,16 @@ void read_note(const std::string& text, LiveSlice* slice) {
   if (uid != std::string::npos) {
     slice->uid = static_cast<std::uint32_t>(std::strtoul(text.c_str() + uid + 5, nullptr, 10));
   }
-  const std::string owner = word_of(text.substr(0, text.find(" name=")), "owner");
+  const std::string head = text.substr(0, text.find(" name="));
+  const std::string owner = word_of(head, "owner");
   if (const auto slash = owner.find('/'); slash != std::string::npos) {
     if (const auto kind = owner_kind_from(owner.substr(0, slash))) {
       slice->holder = {*kind, owner.substr(slash + 1)};
-      slice->part = word_of(text, "part");
+      slice->part = word_of(head, "part");
     }
+    slice->ending = word_of(head, "ending") == "1";
+    std::istringstream pods(word_of(head, "pods"));
+    for (std::string pod; std::getline(pods, pod, ',');) slice->pods.push_back(pod);
   }
   const auto name = text.find(" name=");
   if (name != std::string::npos) slice->name = text.substr(name + 6);

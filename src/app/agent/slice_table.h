@@ -22,6 +22,7 @@ struct LiveSlice {
   std::string part = kPart;
   bool keep = false;    // until it is released or unprepared; else until its cgroup is empty
   bool ending = false;  // unprepared: nothing of it starts any more, it ends with its last process
+  std::vector<std::string> pods;  // UIDs of those that may hold it, as the kubelet names their cgroups; sorted
   std::uint32_t uid = 0;
   std::string name;
   std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
@@ -57,7 +58,8 @@ struct LiveSlice {
 };
 
 /// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py"; what came through a
-/// door of Kubernetes also names its owner: "keep=1 uid=0 owner=claim/<UID> part=<part> name=…".
+/// door of Kubernetes also names its owner: "keep=1 uid=0 owner=claim/<UID> part=<part> pods=<UID>,<UID> ending=1
+/// name=…"; the last two only where there is something to say.
 [[nodiscard]] std::string note_of(const LiveSlice& slice);
 /// Reads it back; what is missing keeps its default.
 void read_note(const std::string& text, LiveSlice* slice);

@@ -32,6 +32,35 @@ void Agent::note_gpu_state() {
              state == GpuState::kOk ? "the driver's library answers" : world_.gpu.reason());
 }
 
+/// Whose process this is, the surest first: its cgroup (`carve run`), its hello, what is mounted for it, its pod.
+/// The last is the kernel's word too, and all that is left of one that hides its mounts (chroot); and what it
+/// mounts itself cannot make it another pod's.
+std::vector<std::string> Agent::slices_of_process(std::int32_t pid) const {
+  const std::string own = world_.cgroups != nullptr ? world_.cgroups->slice_of(pid) : std::string();
+  if (!own.empty()) return {own};
+  const auto seen = world_.processes.slices_seen_by(pid);
+  const auto member = world_.containers != nullptr ? world_.containers->process(pid) : std::nullopt;
+  std::vector<std::string> ids;
+  std::vector<std::string> mounted;
+  std::vector<std::string> pods;
+  const std::lock_guard lock(state_);
+  for (const auto& [id, slice] : slices_) {
+    const auto& said = slice.registered;
+    if (std::find(said.begin(), said.end(), pid) != said.end()) ids.push_back(id);
+    if (member && std::find(slice.pods.begin(), slice.pods.end(), member->pod) != slice.pods.end()) pods.push_back(id);
+  }
+  for (const auto& id : seen) {
+    const auto found = slices_.find(id);
+    const bool others = member && found != slices_.end() && found->second.holder.kind == OwnerKind::kPod &&
+                        !found->second.pods.empty() && std::find(pods.begin(), pods.end(), id) == pods.end();
+    if (!others) mounted.push_back(id);
+  }
+  std::stable_partition(mounted.begin(), mounted.end(),
+                        [&](const auto& id) { return std::find(pods.begin(), pods.end(), id) != pods.end(); });
+  ids.insert(ids.end(), mounted.begin(), mounted.end());
+  return ids.empty() ? pods : ids;
+}
+
 /// Of the slices of one process the one that holds this card, else the first: a card that none of them holds is
 /// foreign to it. Empty: it has none.
 std::string Agent::slice_on(const std::vector<std::string>& ids, const CardId& card) const {
@@ -49,10 +78,7 @@ std::vector<Sighting> Agent::sightings_of(const std::vector<GpuUsage>& usage) {
   for (const auto& card : usage) {
     for (const auto& process : card.processes) {
       auto [it, fresh] = known.try_emplace(process.pid);
-      if (fresh) {
-        const std::string own = world_.cgroups != nullptr ? world_.cgroups->slice_of(process.pid) : std::string();
-        it->second = own.empty() ? world_.processes.slices_seen_by(process.pid) : std::vector<std::string>{own};
-      }
+      if (fresh) it->second = slices_of_process(process.pid);
       sightings.push_back({slice_on(it->second, card.card), card.card, process});
     }
   }
@@ -147,35 +173,6 @@ void Agent::watch() {
         world_.pages.set_overhead(where.first, static_cast<std::uint32_t>(where.second), lasting));
   }
   overheads_ = std::move(overheads);
-}
-
-void Agent::act(const Breach& breach) {
-  const bool compute = breach.kind == BreachKind::kCompute;
-  const BreachAction action = compute ? config_.on_compute : config_.on_memory;
-  std::string done = "reported only";
-  if (action == BreachAction::kThrottle && compute && world_.cgroups != nullptr) {
-    throttle(breach);
-    done = "throttled";
-  } else if (action != BreachAction::kReport) {
-    for (const auto pid : breach.pids) world_.processes.kill(pid);
-    done = "killed";
-  }
-  {
-    const std::lock_guard lock(state_);
-    const auto found = slices_.find(breach.slice);
-    if (found != slices_.end()) found->second.remark = std::string(to_string(breach.kind)) + ": " + done;
-  }
-  note_event(to_string(breach.kind), breach.slice, breach.text + ": " + done);
-}
-
-/// One freeze per report (once a second): long enough that over the second the mean comes to what is allowed.
-void Agent::throttle(const Breach& breach) {
-  const double rest = std::clamp(1.0 - breach.allowed / std::max(breach.seen, 1.0), 0.0, 0.9);
-  if (!world_.cgroups->freeze(breach.slice, true)) return;
-  watchdog_.frozen(breach, rest);
-  const std::lock_guard lock(state_);
-  throttled_until_[breach.slice] =
-      world_.clock.now() + std::chrono::milliseconds(static_cast<std::int64_t>(rest * 1000));
 }
 
 }  // namespace carve

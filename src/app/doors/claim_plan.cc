@@ -84,6 +84,14 @@ std::string label_of(const codec::Claim& claim, const std::string& part) {
   return fmt::format("{}/{}/{}", claim.space, claim.name, part);
 }
 
+std::vector<std::string> pods_of(const codec::Claim& claim) {
+  std::vector<std::string> pods;
+  for (const auto& user : claim.users) {
+    if (user.resource == "pods") pods.push_back(user.uid);
+  }
+  return pods;
+}
+
 Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, const std::string& node,
                  const GpuInventory& cards, std::vector<PlannedPart>* parts) {
   if (result.pool != node) {
@@ -104,7 +112,7 @@ Result<void> add(const codec::Claim& claim, const codec::ClaimResult& result, co
     return other.request.slices.front().part == result.request;
   });
   if (part == parts->end()) {
-    parts->push_back({{{}, "", label_of(claim, result.request)}, {}});
+    parts->push_back({{{}, "", label_of(claim, result.request), pods_of(claim)}, {}});
     part = std::prev(parts->end());
   }
   for (const auto& other : part->request.slices) {

@@ -283,7 +283,8 @@ Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices) {
     }
   }
   const PrepareRequest request{std::move(slices), binding->device,
-                               fmt::format("{}/{}/{}", binding->space, binding->pod, binding->container)};
+                               fmt::format("{}/{}/{}", binding->space, binding->pod, binding->container),
+                               {binding->kubelet_uid}};
   auto prepared = world_.slices.prepare(request);
   if (prepared && prepared->device != binding->device) {
     // The kubelet lost its checkpoint and asked anew for a container that has its slices under an older name.

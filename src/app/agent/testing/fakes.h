@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -101,10 +102,12 @@ class FakeJournal final : public NodeJournal {
   Result<void> append(const std::vector<JournalEvent>& events) override {
     if (full) return fail(Code::kResourceExhausted, "disk full");
     fate_.before();
+    if (on_append) on_append();
     return apply_all(state_, events);
   }
   [[nodiscard]] const JournalState& state() const override { return state_; }
   bool full = false;
+  std::function<void()> on_append;  // a disk that takes its time
 
  private:
   Fate& fate_;
@@ -137,6 +140,28 @@ class FakeProcesses final : public Processes {
   void kill(std::int32_t pid) override { killed.insert(pid); }
   std::set<std::int32_t> killed;
   std::map<std::int32_t, std::vector<std::string>> sees;  // the slices of the process's container
+};
+
+class FakeContainers final : public Containers {
+ public:
+  [[nodiscard]] Result<std::vector<PodProcess>> processes() const override {
+    std::vector<PodProcess> all;
+    for (const auto& [pid, process] : alive) all.push_back(process);
+    return all;
+  }
+  [[nodiscard]] std::optional<PodProcess> process(std::int32_t pid) const override {
+    const auto found = alive.find(pid);
+    return found == alive.end() ? std::nullopt : std::optional(found->second);
+  }
+  Result<void> freeze(const std::string& group, bool on) override {
+    if (group == "gone") return fail(Code::kNotFound, "no such cgroup");
+    if (on) frozen.insert(group);
+    if (!on) frozen.erase(group);
+    return {};
+  }
+  void add(std::int32_t pid, const std::string& pod, const std::string& group = {}) { alive[pid] = {pid, pod, group}; }
+  std::map<std::int32_t, PodProcess> alive;
+  std::set<std::string> frozen;
 };
 
 }  // namespace carve::fakes

@@ -18,7 +18,9 @@ struct Machine {
   FakeJournal journal{fate};
   FakeDevices devices;
   FakeProcesses processes;
+  FakeContainers containers;
   ManualClock clock;
+  bool gives_cards = true;
   Log log{[](std::string_view) {}};
 
   std::unique_ptr<Agent> start(const std::vector<AccessRule>& access = {}) {
@@ -26,9 +28,10 @@ struct Machine {
     config.slices_folder = "/run/carve/slices";
     config.access = access;
     config.arbiter_settles = std::chrono::seconds(0);
+    config.gives_cards = gives_cards;
     config.last_process = std::chrono::seconds(0);
     auto agent = std::make_unique<Agent>(
-        config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, {}});
+        config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, {}, &containers});
     const auto restored = agent->restore();
     if (!restored) return nullptr;
     return agent;
