@@ -12,16 +12,20 @@ namespace {
 
 constexpr std::string_view kSystemdEnd = ".slice";
 
-/// 32 hexadecimal digits, with or without dashes: what the kubelet calls pods. Nothing else is taken for one.
+/// 32 hexadecimal digits, with or without dashes: what the kubelet calls pods. Nothing else is
+/// taken for one.
 bool is_uid(std::string_view text) {
-  const auto digits = std::count_if(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
+  const auto digits = std::count_if(text.begin(), text.end(),
+                                    [](unsigned char c) { return std::isxdigit(c) != 0; });
   const auto dashes = std::count(text.begin(), text.end(), '-');
-  return digits == 32 && (dashes == 0 || dashes == 4) && static_cast<std::size_t>(digits + dashes) == text.size();
+  return digits == 32 && (dashes == 0 || dashes == 4) &&
+         static_cast<std::size_t>(digits + dashes) == text.size();
 }
 
 /// The UID in one component of a path; empty: it is no pod's.
 std::string uid_in(std::string_view name) {
-  if (name.size() > kSystemdEnd.size() && name.substr(name.size() - kSystemdEnd.size()) == kSystemdEnd) {
+  if (name.size() > kSystemdEnd.size() &&
+      name.substr(name.size() - kSystemdEnd.size()) == kSystemdEnd) {
     name.remove_suffix(kSystemdEnd.size());
     const auto dash = name.rfind('-');
     if (dash == std::string_view::npos) return {};
@@ -44,8 +48,10 @@ std::string mount_of(const std::string& mountinfo, const std::string& controller
     }
     fields >> type >> source >> options;
     if (root != "/") continue;
-    if (controller.empty() ? type == "cgroup2"
-                           : type == "cgroup" && ("," + options + ",").find("," + controller + ",") != std::string::npos)
+    if (controller.empty()
+            ? type == "cgroup2"
+            : type == "cgroup" &&
+                  ("," + options + ",").find("," + controller + ",") != std::string::npos)
       return point;
   }
   return {};
@@ -59,7 +65,8 @@ char state_in(std::string_view stat) {
 
 bool dead(char state) { return state == 'Z' || state == 'X'; }
 
-/// A leader that ended is a zombie while another of its threads goes on, or waits in the driver for ever.
+/// A leader that ended is a zombie while another of its threads goes on, or waits in the driver for
+/// ever.
 bool lives(const std::string& folder) {
   const auto stat = read_text(folder + "/stat");
   if (!stat) return false;
@@ -130,7 +137,9 @@ std::optional<PodProcess> PodGroups::process(std::int32_t pid) const {
 
 Result<std::vector<PodProcess>> PodGroups::processes() const {
   const auto names = list_folder(proc_);
-  if (!names) return fail(Code::kUnavailable, "the machine's processes cannot be seen: " + names.error().what);
+  if (!names)
+    return fail(Code::kUnavailable,
+                "the machine's processes cannot be seen: " + names.error().what);
   std::vector<PodProcess> all;
   for (const auto& name : *names) {
     std::int32_t pid = 0;

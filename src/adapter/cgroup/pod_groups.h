@@ -12,16 +12,19 @@ namespace carve {
 ///   "/kubepods/burstable/pod<UID>/<container>"                                          cgroupfs
 ///   "/kubepods.slice/kubepods-pod<UID with _>.slice/cri-containerd-<container>.scope"   systemd
 struct PodPath {
-  std::string pod;        // UID, as the API server writes it; empty: in no pod
-  std::string container;  // the path down to the container; empty: the process is in the pod's own cgroup
+  std::string pod;  // UID, as the API server writes it; empty: in no pod
+  std::string
+      container;  // the path down to the container; empty: the process is in the pod's own cgroup
 };
 /// The outermost pod counts: what a tenant makes is below its own. Pure.
 [[nodiscard]] PodPath pod_path(std::string_view cgroup);
 
-/// By /proc/<pid>/cgroup; freezes by whichever hierarchy can (cgroup.freeze of v2, freezer.state of v1).
+/// By /proc/<pid>/cgroup; freezes by whichever hierarchy can (cgroup.freeze of v2, freezer.state of
+/// v1).
 class PodGroups final : public Containers {
  public:
-  /// `proc`: where the host's processes are; the freezers' mounts are those of this process's mountinfo.
+  /// `proc`: where the host's processes are; the freezers' mounts are those of this process's
+  /// mountinfo.
   explicit PodGroups(std::string proc = "/proc");
 
   [[nodiscard]] Result<std::vector<PodProcess>> processes() const override;

@@ -28,8 +28,10 @@ TEST(PodPath, FindsThePodOfBothDrivers) {
       "kubepods-besteffort-pod6f1e1c1e_0a0b_4c4d_8e8f_0123456789ab.slice/cri-containerd-4e5f.scope";
   EXPECT_EQ(pod_path(systemd).pod, kUid);
   EXPECT_EQ(pod_path(systemd).container, systemd);
-  EXPECT_EQ(pod_path("/node-a/kubepods/pod0123456789abcdef0123456789abcdef/x").pod, "0123456789abcdef0123456789abcdef");
-  EXPECT_EQ(pod_path(std::string("/../../pod") + kUid + "/c").pod, kUid);  // seen out of a cgroup namespace
+  EXPECT_EQ(pod_path("/node-a/kubepods/pod0123456789abcdef0123456789abcdef/x").pod,
+            "0123456789abcdef0123456789abcdef");
+  EXPECT_EQ(pod_path(std::string("/../../pod") + kUid + "/c").pod,
+            kUid);  // seen out of a cgroup namespace
   EXPECT_EQ(pod_path(std::string("/kubepods/pod") + kUid).container, "");
 }
 
@@ -41,14 +43,15 @@ TEST(PodPath, ATenantsOwnGroupsCountForNothing) {
 }
 
 TEST(PodPath, WhatIsNoPodIsNone) {
-  for (const char* path : {"", "/", "/system.slice/x.service", "/pod", "/podman", "/carve/run-1", "/pods/podcast",
-                           "/machine.slice/libpod-0123456789abcdef0123456789abcdef.scope"}) {
+  for (const char* path :
+       {"", "/", "/system.slice/x.service", "/pod", "/podman", "/carve/run-1", "/pods/podcast",
+        "/machine.slice/libpod-0123456789abcdef0123456789abcdef.scope"}) {
     EXPECT_EQ(pod_path(path).pod, "") << path;
   }
 }
 
-/// A /proc of one's own making: a process in uninterruptible wait, a zombie, a dead leader with a thread that
-/// still waits in the driver, and one of the host.
+/// A /proc of one's own making: a process in uninterruptible wait, a zombie, a dead leader with a
+/// thread that still waits in the driver, and one of the host.
 class FakeProc : public testing::Test {
  protected:
   void SetUp() override {
@@ -60,7 +63,8 @@ class FakeProc : public testing::Test {
     const std::string folder = root_ + "/" + std::to_string(pid);
     ASSERT_TRUE(make_folders(folder + "/task", 0755));
     ASSERT_TRUE(replace_file(folder + "/cgroup", "6:freezer:" + cgroup + "\n0::/\n", 0644));
-    ASSERT_TRUE(replace_file(folder + "/stat", std::to_string(pid) + " (a) Z) b) " + state + " 1", 0644));
+    ASSERT_TRUE(
+        replace_file(folder + "/stat", std::to_string(pid) + " (a) Z) b) " + state + " 1", 0644));
     int thread = pid;
     for (const char one : threads) {
       const auto own = folder + "/task/" + std::to_string(thread++);
@@ -93,14 +97,17 @@ TEST_F(FakeProc, AliveIsWhoStillHoldsSomething) {
 /// On the kernel's own hierarchy, whichever can freeze here.
 TEST(PodGroups, AContainersProcessIsFoundAndFrozen) {
   std::string top;
-  for (const std::string& candidate : {std::string("/sys/fs/cgroup/freezer"), Cgroup2::find_mount().value_or("")}) {
-    if (top.empty() && !candidate.empty() && ::access(candidate.c_str(), W_OK) == 0) top = candidate;
+  for (const std::string& candidate :
+       {std::string("/sys/fs/cgroup/freezer"), Cgroup2::find_mount().value_or("")}) {
+    if (top.empty() && !candidate.empty() && ::access(candidate.c_str(), W_OK) == 0)
+      top = candidate;
   }
   if (top.empty()) GTEST_SKIP() << "SKIPPED: no writable cgroup hierarchy that freezes";
   const std::string node = top + "/carve-pods-" + std::to_string(::getpid());
   const std::string group = node + "/pod" + kUid + "/container";
   if (!make_folders(group, 0755)) GTEST_SKIP() << "SKIPPED: no cgroup can be made in " << top;
-  const auto child = spawn({.program = "/bin/sh", .args = {"-c", "while :; do :; done"}, .keep = {}, .log_file = {}});
+  const auto child = spawn(
+      {.program = "/bin/sh", .args = {"-c", "while :; do :; done"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
   ASSERT_TRUE(write_text(group + "/cgroup.procs", std::to_string(child->pid)));
 
@@ -127,7 +134,8 @@ TEST(PodGroups, AContainersProcessIsFoundAndFrozen) {
   EXPECT_EQ(runs_for(std::chrono::milliseconds(300)), 0);
   const auto all = groups.processes();
   ASSERT_TRUE(all);
-  EXPECT_TRUE(std::any_of(all->begin(), all->end(), [&](const auto& one) { return one.pid == child->pid; }));
+  EXPECT_TRUE(std::any_of(all->begin(), all->end(),
+                          [&](const auto& one) { return one.pid == child->pid; }));
   ASSERT_TRUE(groups.freeze(found->group, false));
   long ran = 0;
   for (int i = 0; i < 50 && ran == 0; ++i) ran += runs_for(std::chrono::milliseconds(100));
@@ -137,7 +145,8 @@ TEST(PodGroups, AContainersProcessIsFoundAndFrozen) {
   ASSERT_EQ(::kill(child->pid, SIGKILL), 0);
   ASSERT_TRUE(wait_gone(*child, std::chrono::seconds(5)));
   for (const auto& folder : {group, node + "/pod" + kUid, node}) {
-    for (int i = 0; i < 50 && ::rmdir(folder.c_str()) != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (int i = 0; i < 50 && ::rmdir(folder.c_str()) != 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 

@@ -18,16 +18,19 @@ void Agent::act(const Breach& breach) {
   {
     const std::lock_guard lock(state_);
     const auto found = slices_.find(breach.slice);
-    if (found != slices_.end()) found->second.remark = std::string(to_string(breach.kind)) + ": " + done;
+    if (found != slices_.end())
+      found->second.remark = std::string(to_string(breach.kind)) + ": " + done;
   }
   note_event(to_string(breach.kind), breach.slice, breach.text + ": " + done);
 }
 
-/// One freeze per report (once a second): long enough that over the second the mean comes to what is allowed.
-/// The slice's own cgroup, or the containers in which its processes were seen. False: nothing was frozen.
+/// One freeze per report (once a second): long enough that over the second the mean comes to what
+/// is allowed. The slice's own cgroup, or the containers in which its processes were seen. False:
+/// nothing was frozen.
 bool Agent::throttle(const Breach& breach) {
   const double rest = std::clamp(1.0 - breach.allowed / std::max(breach.seen, 1.0), 0.0, 0.9);
-  Frozen frozen{world_.clock.now() + std::chrono::milliseconds(static_cast<std::int64_t>(rest * 1000)), {}};
+  Frozen frozen{
+      world_.clock.now() + std::chrono::milliseconds(static_cast<std::int64_t>(rest * 1000)), {}};
   bool own = false;  // the slice has a cgroup that is ours
   {
     const std::lock_guard lock(state_);
@@ -38,7 +41,8 @@ bool Agent::throttle(const Breach& breach) {
     if (world_.cgroups == nullptr || !world_.cgroups->freeze(breach.slice, true)) return false;
   } else {
     for (const auto pid : breach.pids) {
-      const auto member = world_.containers != nullptr ? world_.containers->process(pid) : std::nullopt;
+      const auto member =
+          world_.containers != nullptr ? world_.containers->process(pid) : std::nullopt;
       if (!member || member->group.empty() || frozen.groups.count(member->group) != 0) continue;
       if (world_.containers->freeze(member->group, true)) frozen.groups.insert(member->group);
     }
@@ -58,12 +62,14 @@ void Agent::thaw() {
     const std::lock_guard lock(state_);
     for (auto at = frozen_.begin(); at != frozen_.end();) {
       const auto next = std::next(at);
-      if (world_.clock.now() >= at->second.until || slices_.count(at->first) == 0) due.insert(frozen_.extract(at));
+      if (world_.clock.now() >= at->second.until || slices_.count(at->first) == 0)
+        due.insert(frozen_.extract(at));
       at = next;
     }
   }
   for (const auto& [id, frozen] : due) {
-    for (const auto& group : frozen.groups) static_cast<void>(world_.containers->freeze(group, false));
+    for (const auto& group : frozen.groups)
+      static_cast<void>(world_.containers->freeze(group, false));
     if (frozen.groups.empty()) static_cast<void>(world_.cgroups->freeze(id, false));
   }
 }
@@ -74,7 +80,8 @@ void Agent::thaw_containers() {
   const auto processes = world_.containers->processes();
   std::set<std::string> groups;
   for (const auto& process : processes ? *processes : std::vector<PodProcess>()) {
-    if (!process.group.empty() && !slices_of_process(process.pid).empty()) groups.insert(process.group);
+    if (!process.group.empty() && !slices_of_process(process.pid).empty())
+      groups.insert(process.group);
   }
   for (const auto& group : groups) static_cast<void>(world_.containers->freeze(group, false));
 }

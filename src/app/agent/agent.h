@@ -43,7 +43,8 @@ struct AgentConfig {
   BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
   BreachAction on_compute = BreachAction::kThrottle;
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
-  Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its word on who is registered counts
+  Clock::Duration arbiter_settles =
+      std::chrono::seconds(1);  // before its word on who is registered counts
   WatchBounds bounds;
   bool gives_cards = true;  // false: only the doors of Kubernetes do, allocate() refuses
   Clock::Duration last_process = std::chrono::seconds(1);  // how long unprepare() waits for it
@@ -67,15 +68,16 @@ struct AgentWorld {
   Containers* containers = nullptr;  // nullptr: no kubelet's cgroups can be seen here
 };
 
-/// The ledger's one writer on a machine without Kubernetes. Order of every change: journal (synced), cgroup,
-/// pages, answer; and back: pages, cgroup, ledger, journal. So whatever dies where, what the journal holds
-/// covers all that runs, and restore() takes away what does not run. Safe from any thread.
+/// The ledger's one writer on a machine without Kubernetes. Order of every change: journal
+/// (synced), cgroup, pages, answer; and back: pages, cgroup, ledger, journal. So whatever dies
+/// where, what the journal holds covers all that runs, and restore() takes away what does not run.
+/// Safe from any thread.
 class Agent final : public AgentApi, public NodeSlices {
  public:
   Agent(AgentConfig config, AgentWorld world);
 
-  /// Once, before serving: cards, then the journal's slices, held against cgroups and arbiter. A driver or an
-  /// arbiter that is away is no error; it heals later.
+  /// Once, before serving: cards, then the journal's slices, held against cgroups and arbiter. A
+  /// driver or an arbiter that is away is no error; it heals later.
   ///   errors  kDataLoss: the journal's slices contradict each other
   Result<void> restore();
 
@@ -92,9 +94,11 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] std::vector<Slice> held() const override;
   [[nodiscard]] GpuInventory cards() const override;
 
-  /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a second.
+  /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a
+  /// second.
   void reap();
-  /// One round of the second line, and of healing what was away. Takes as long as the driver's library does.
+  /// One round of the second line, and of healing what was away. Takes as long as the driver's
+  /// library does.
   void watch();
   /// The two loops, until `stop`.
   void run_reaper(const std::stop_token& stop);
@@ -116,15 +120,18 @@ class Agent final : public AgentApi, public NodeSlices {
   Result<std::string> device_id_for(const PrepareRequest& request);
   Result<Prepared> prepare_new(LiveSlice slice);
   Result<Prepared> prepare_again(const LiveSlice& there, const LiveSlice& wanted);
-  [[nodiscard]] const LiveSlice* part_of(const Owner& owner, const std::string& part) const;  // under state_
-  [[nodiscard]] std::vector<Slice> slices_beside(const LiveSlice& slice) const;  // its owner's others; under state_
+  [[nodiscard]] const LiveSlice* part_of(const Owner& owner,
+                                         const std::string& part) const;  // under state_
+  [[nodiscard]] std::vector<Slice> slices_beside(
+      const LiveSlice& slice) const;  // its owner's others; under state_
   Result<void> remember_pods(const std::string& id, const std::vector<std::string>& pods);
   Result<std::string> next_device_id();
   Result<void> set_names_aside();
   std::optional<std::string> take_name();  // no lock needed
   // ending.cc; under commit_
   Result<std::vector<PodProcess>> pod_processes() const;
-  Result<std::set<std::int32_t>> holders_of(const std::set<std::string>& ids, const Result<std::vector<PodProcess>>& pods,
+  Result<std::set<std::int32_t>> holders_of(const std::set<std::string>& ids,
+                                            const Result<std::vector<PodProcess>>& pods,
                                             bool part_only);
   Result<void> note_ending(const Owner& owner, std::set<std::string>* ids);
   Result<void> end_owner(const Owner& owner, const Result<std::vector<PodProcess>>& pods);
@@ -150,7 +157,7 @@ class Agent final : public AgentApi, public NodeSlices {
   AgentConfig config_;
   AgentWorld world_;
 
-  std::mutex commit_;         // one change at a time, with its input and output; taken before state_
+  std::mutex commit_;  // one change at a time, with its input and output; taken before state_
   mutable std::mutex state_;  // everything below; never held across input or output
   std::condition_variable freed_;
   Ledger ledger_;
@@ -163,14 +170,15 @@ class Agent final : public AgentApi, public NodeSlices {
   std::string journal_error_;
   std::string arbiter_error_;
   Code arbiter_code_ = Code::kUnavailable;
-  std::map<std::pair<std::string, std::size_t>, Bytes> overheads_;  // of the last round; watch() only
+  std::map<std::pair<std::string, std::size_t>, Bytes>
+      overheads_;  // of the last round; watch() only
   bool arbiter_ok_ = false;
   bool arbiter_asked_ = false;
   Clock::Time arbiter_since_{};  // answers since then
   GpuState gpu_state_seen_ = GpuState::kStarting;
   std::uint32_t waiting_ = 0;
   std::uint64_t next_number_ = 1;
-  std::mutex names_;  // of the next two; never held across input or output
+  std::mutex names_;                // of the next two; never held across input or output
   std::uint64_t next_promise_ = 0;  // names below promised_until_ are ours by the journal's word
   std::uint64_t promised_until_ = 0;
   Clock::Time end_again_{};  // under commit_
@@ -181,7 +189,8 @@ class Agent final : public AgentApi, public NodeSlices {
     std::set<std::string> groups;  // of containers; empty: the slice's own cgroup
   };
   std::map<std::string, Frozen> frozen_;  // by slice
-  std::set<std::string> put_;    // under commit_: pages this agent has asked for, whose duplicates it keeps
+  std::set<std::string>
+      put_;  // under commit_: pages this agent has asked for, whose duplicates it keeps
   bool inventory_stale_ = true;  // of the watching thread
 };
 

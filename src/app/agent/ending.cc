@@ -4,8 +4,8 @@
 
 #include "app/agent/agent.h"
 
-// How what came through a door of Kubernetes ends: when its owner is gone and the last process that has it is gone.
-// Everything here but unprepare() runs under commit_.
+// How what came through a door of Kubernetes ends: when its owner is gone and the last process that
+// has it is gone. Everything here but unprepare() runs under commit_.
 namespace carve {
 namespace {
 
@@ -15,16 +15,19 @@ constexpr std::chrono::seconds kEndAgain{1};
 }  // namespace
 
 Result<std::vector<PodProcess>> Agent::pod_processes() const {
-  if (world_.containers == nullptr) return fail(Code::kUnavailable, "containers cannot be seen here");
+  if (world_.containers == nullptr)
+    return fail(Code::kUnavailable, "containers cannot be seen here");
   return world_.containers->processes();
 }
 
-/// Who still has what these slices gave: by the kubelet's cgroups, which no tenant can leave; by the mounts of
-/// containers whose pod is not known to hold them (a claim that others share); by the pages, for whoever said
-/// hello is known by the kernel's word; by the driver. `part_only`: other containers of the same pods do not count.
+/// Who still has what these slices gave: by the kubelet's cgroups, which no tenant can leave; by
+/// the mounts of containers whose pod is not known to hold them (a claim that others share); by the
+/// pages, for whoever said hello is known by the kernel's word; by the driver. `part_only`: other
+/// containers of the same pods do not count.
 ///   errors  kUnavailable: nobody is there who could say
 Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& ids,
-                                                 const Result<std::vector<PodProcess>>& pods, bool part_only) {
+                                                 const Result<std::vector<PodProcess>>& pods,
+                                                 bool part_only) {
   std::set<std::int32_t> alive;
   std::set<std::string> own;  // UIDs
   bool claims = part_only;
@@ -33,14 +36,16 @@ Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& id
     for (const auto& id : ids) {
       const auto found = slices_.find(id);
       if (found == slices_.end()) continue;
-      claims = claims || found->second.holder.kind == OwnerKind::kClaim || found->second.pods.empty();
+      claims =
+          claims || found->second.holder.kind == OwnerKind::kClaim || found->second.pods.empty();
       if (!part_only) own.insert(found->second.pods.begin(), found->second.pods.end());
     }
   }
   for (const auto& process : pods ? *pods : std::vector<PodProcess>()) {
     const auto sees = [&] {
       const auto seen = world_.processes.slices_seen_by(process.pid);
-      return std::any_of(seen.begin(), seen.end(), [&](const auto& id) { return ids.count(id) != 0; });
+      return std::any_of(seen.begin(), seen.end(),
+                         [&](const auto& id) { return ids.count(id) != 0; });
     };
     if (own.count(process.pod) != 0 || (claims && sees())) alive.insert(process.pid);
   }
@@ -49,16 +54,17 @@ Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& id
     if (ids.count(slice.id) == 0) continue;
     for (const auto& process : slice.processes) alive.insert(process.pid);
   }
-  const auto usage = world_.gpu.state() == GpuState::kOk
-                         ? world_.gpu.usage()
-                         : Result<std::vector<GpuUsage>>(fail(Code::kUnavailable, world_.gpu.reason()));
+  const auto usage =
+      world_.gpu.state() == GpuState::kOk
+          ? world_.gpu.usage()
+          : Result<std::vector<GpuUsage>>(fail(Code::kUnavailable, world_.gpu.reason()));
   for (const auto& seen : usage ? sightings_of(*usage) : std::vector<Sighting>()) {
     if (ids.count(seen.slice) != 0) alive.insert(seen.process.pid);
   }
   if (!pods && !pages) {
     return fail(Code::kUnavailable,
-                fmt::format("whether its processes are gone cannot be told: {}; arbiter: {}", pods.error().what,
-                            pages.error().what));
+                fmt::format("whether its processes are gone cannot be told: {}; arbiter: {}",
+                            pods.error().what, pages.error().what));
   }
   return alive;
 }
@@ -90,11 +96,13 @@ Result<void> Agent::end_owner(const Owner& owner, const Result<std::vector<PodPr
   CARVE_TRY_VOID(noted);
   CARVE_TRY(const auto alive, holders_of(ids, pods, false));
   if (!alive.empty()) {
-    return fail(Code::kFailedPrecondition,
-                fmt::format("{} process{} of the container still run{}, the first is {}; the slice is freed when "
-                            "they are gone",
-                            alive.size(), alive.size() == 1 ? "" : "es", alive.size() == 1 ? "s" : "",
-                            *alive.begin()));
+    return fail(
+        Code::kFailedPrecondition,
+        fmt::format(
+            "{} process{} of the container still run{}, the first is {}; the slice is freed when "
+            "they are gone",
+            alive.size(), alive.size() == 1 ? "" : "es", alive.size() == 1 ? "s" : "",
+            *alive.begin()));
   }
   for (const auto& id : ids) finish(id, "unprepared");
   const std::lock_guard lock(state_);
@@ -120,7 +128,8 @@ void Agent::end_ended() {
   for (const auto& owner : owners) {
     const auto ended = end_owner(owner, pods);
     if (!ended && ended.error().code != Code::kFailedPrecondition)
-      world_.log.warn("slices are not freed yet", {{"owner", owner.uid}, {"error", ended.error().what}});
+      world_.log.warn("slices are not freed yet",
+                      {{"owner", owner.uid}, {"error", ended.error().what}});
   }
 }
 
@@ -132,9 +141,10 @@ Result<void> Agent::unprepare(const Owner& owner) {
       const std::lock_guard commit(commit_);
       ended = end_owner(owner, pod_processes());
     }
-    // The last process may be on its way out: the kubelet would come back only seconds later. A pod's door comes
-    // back by itself, and has others to look after meanwhile.
-    if (ended || ended.error().code != Code::kFailedPrecondition || owner.kind == OwnerKind::kPod) return ended;
+    // The last process may be on its way out: the kubelet would come back only seconds later. A
+    // pod's door comes back by itself, and has others to look after meanwhile.
+    if (ended || ended.error().code != Code::kFailedPrecondition || owner.kind == OwnerKind::kPod)
+      return ended;
     if (world_.clock.now() - start >= config_.last_process) return ended;
     std::unique_lock lock(state_);
     freed_.wait_for(lock, kLookAgain);

@@ -13,7 +13,8 @@ using fakes::Machine;
 const Owner kClaim{OwnerKind::kClaim, "c1a1-0001"};
 const Owner kPod{OwnerKind::kPod, "pod-1"};
 
-PrepareRequest part(const Owner& owner, const std::string& name, const std::vector<std::string>& pods, bool whole = false) {
+PrepareRequest part(const Owner& owner, const std::string& name,
+                    const std::vector<std::string>& pods, bool whole = false) {
   Slice slice;
   slice.owner = owner;
   slice.part = name;
@@ -24,9 +25,12 @@ PrepareRequest part(const Owner& owner, const std::string& name, const std::vect
   return {{slice}, "", "default/pod/" + name, pods};
 }
 
-std::string id_of(const Prepared& prepared) { return prepared.device.substr(prepared.device.find('=') + 1); }
+std::string id_of(const Prepared& prepared) {
+  return prepared.device.substr(prepared.device.find('=') + 1);
+}
 
-/// A whole card's container has no page and no hello, and while it computes nothing the driver does not name it.
+/// A whole card's container has no page and no hello, and while it computes nothing the driver does
+/// not name it.
 TEST(Ending, AWholeCardIsFreedOnlyWhenItsPodsProcessesAreGone) {
   Machine machine;
   auto agent = machine.start();
@@ -45,7 +49,8 @@ TEST(Ending, AWholeCardThatALaterPodSharesIsToldByItsMark) {
   Machine machine;
   auto agent = machine.start();
   const auto id = id_of(*agent->prepare(part(kClaim, "gpu", {"pod-1"}, true)));
-  machine.containers.add(78, "pod-2");  // the kubelet does not ask again for a claim that it has prepared
+  machine.containers.add(
+      78, "pod-2");  // the kubelet does not ask again for a claim that it has prepared
   machine.processes.sees[78] = {id};
   EXPECT_FALSE(agent->unprepare(kClaim));
   machine.containers.alive.clear();
@@ -56,7 +61,8 @@ TEST(Ending, WhoHidesItsMountsIsStillInItsPod) {
   Machine machine;
   auto agent = machine.start();
   ASSERT_TRUE(agent->prepare(part(kClaim, "gpu", {"pod-1"})));
-  machine.containers.add(79, "pod-1");  // ignored SIGTERM, or waits in the kernel: it is there; it sees no mount
+  machine.containers.add(
+      79, "pod-1");  // ignored SIGTERM, or waits in the kernel: it is there; it sees no mount
   EXPECT_FALSE(agent->unprepare(kClaim));
   machine.containers.add(79, "pod-9");
   EXPECT_TRUE(agent->unprepare(kClaim));
@@ -159,7 +165,8 @@ TEST(Ending, ContainersBesideItDoNotKeepAPartFromItsNewName) {
 }
 
 /// Twice what the slice may use, for as long as the watchdog wants to see it; until it acted.
-std::string overuse(Machine& machine, Agent& agent, const std::string& id, const std::function<bool()>& acted) {
+std::string overuse(Machine& machine, Agent& agent, const std::string& id,
+                    const std::function<bool()>& acted) {
   machine.pages.hellos[id] = {79};
   machine.gpu.processes["GPU-0"] = {{79, Bytes::gib(1), 90}};
   for (int i = 0; i < 200 && !acted(); ++i) {
@@ -177,7 +184,8 @@ TEST(Throttle, AContainerIsFrozenWhereTheKubeletPutIt) {
   const auto id = id_of(*agent->prepare(part(kClaim, "gpu", {"pod-1"})));
   machine.containers.add(79, "pod-1", "pod-1/c1");
   machine.processes.sees[79] = {id};
-  const auto state = overuse(machine, *agent, id, [&] { return !machine.containers.frozen.empty(); });
+  const auto state =
+      overuse(machine, *agent, id, [&] { return !machine.containers.frozen.empty(); });
   EXPECT_EQ(machine.containers.frozen, std::set<std::string>{"pod-1/c1"});
   EXPECT_NE(state.find("throttled"), std::string::npos) << state;
   machine.clock.advance(std::chrono::seconds(1));
@@ -221,7 +229,8 @@ TEST(Promise, WaitsForNoPrepareThatHangsOnADisk) {
       disk.get_future().wait();
     }
   };
-  auto prepared = std::async(std::launch::async, [&] { return agent->prepare(part(kPod, "main", {"pod-1"})); });
+  auto prepared =
+      std::async(std::launch::async, [&] { return agent->prepare(part(kPod, "main", {"pod-1"})); });
   hangs.get_future().wait();
   auto promised = std::async(std::launch::async, [&] {
     std::set<std::string> names;
