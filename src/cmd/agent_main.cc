@@ -27,6 +27,7 @@
 #include "cmd/arbiter_main.h"
 #include "cmd/node_doors.h"
 #include "cmd/options.h"
+#include "cmd/take_over.h"
 
 // carve agent: everything wired, until SIGTERM.
 namespace carve::cmd {
@@ -129,18 +130,29 @@ Result<void> make_folders_for(const HostOptions& options, bool runs) {
   return make_mask(options.runtime_dir + "/mask");
 }
 
+constexpr std::chrono::seconds kHandover{10};  // by then the kubelet has long found this agent's own sockets
+constexpr int kMostRounds = 3000;  // of 10 ms: an agent that is told to end has 15 s for it
+
 /// The journal, which one agent has at a time. On a node of Kubernetes a new agent is started beside the one that it
-/// takes over from, and waits here until that one has ended; nullopt: told to stop meanwhile.
-Result<std::optional<JournalFile>> open_journal(const HostOptions& options, bool take_over, const sigset_t& stop,
-                                                Log& log) {
+/// takes over from, and waits here until that one has ended, known to the kubelet already (`early`); nullopt: told to
+/// stop meanwhile.
+Result<std::optional<JournalFile>> open_journal(const HostOptions& options, const DoorOptions* doors,
+                                                const sigset_t& stop, Log& log, std::unique_ptr<TakeOver>* early) {
   CARVE_TRY_VOID(make_folders(options.state_dir, 0755));
   const std::string folder = options.state_dir + "/journal.d";
   CARVE_TRY_VOID(make_folders(folder, 0700));
-  for (bool told = false;; told = true) {
+  for (int round = 0;; ++round) {
     auto file = JournalFile::open(folder);
     if (file) return std::optional<JournalFile>(std::move(*file));
-    if (file.error().code != Code::kFailedPrecondition || !take_over) return fail_in("journal", file.error());
-    if (!told) log.info("another agent serves this node; taking over when it ends", {{"journal", file.error().what}});
+    if (file.error().code != Code::kFailedPrecondition || doors == nullptr) return fail_in("journal", file.error());
+    if (round == 0) {
+      log.info("another agent serves this node; taking over when it ends", {{"journal", file.error().what}});
+      CARVE_TRY(*early, TakeOver::open(*doors, log));
+    } else if (round == kMostRounds && *early) {
+      // Nobody ends it: two agents were started for one node. The kubelet goes back to the one that can answer.
+      log.warn("the other agent does not end; this one waits without the kubelet", {{"journal", file.error().what}});
+      early->reset();
+    }
     const timespec wait = {0, 10'000'000};
     if (::sigtimedwait(&stop, nullptr, &wait) > 0) return std::optional<JournalFile>();
   }
@@ -182,7 +194,8 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   auto doors = doors_of(node, clock, log);
   if (!doors) return report(doors.error());
   const bool node_agent = doors->has_value();
-  auto file = open_journal(options, node_agent, stop_signals, log);
+  std::unique_ptr<TakeOver> early;
+  auto file = open_journal(options, node_agent ? &(*doors)->options : nullptr, stop_signals, log, &early);
   if (!file) return report(file.error());
   if (!file->has_value()) return kExitOk;
   JournalOnDisk journal(std::move(**file));
@@ -215,11 +228,19 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     std::jthread kubelet;
     if (*doors) {
       kubelet = std::jthread([&](const std::stop_token& stop) {
-        if (auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop); !served) {
+        if (auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop, early ? &early->door() : nullptr);
+            !served) {
           log.error("the kubelet's doors cannot be opened", {{"error", served.error().what}});
           failed = true;
           ::kill(::getpid(), SIGTERM);  // the DaemonSet starts it again, and shows that it failed
         }
+      });
+    }
+    std::jthread handover;
+    if (early) {
+      handover = std::jthread([&](const std::stop_token& stop) {
+        clock.sleep_for(kHandover, stop);
+        early->close();  // the door itself stays: run_doors() has a hold of it
       });
     }
     int signal = 0;

@@ -22,7 +22,7 @@ Result<void> parse_doors(const std::string& words, DoorOptions* options) {
 }
 
 Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api, Clock& clock, Log& log,
-                       const std::stop_token& stop) {
+                       const std::stop_token& stop, doors::WaitingDra* early) {
   kubelet::KubeletServer* serving = nullptr;  // set before anybody steps
   doors::Notices notices(api, options.node, clock, log);
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log});
@@ -65,8 +65,10 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
       threads.emplace_back([&](const std::stop_token& end) { pods.run([&] { slot_door.poke(); }, end); });
       threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
     }
+    if (early != nullptr && options.dra) early->lead_to(dra);
     while (clock.sleep_for(std::chrono::hours(1), stop)) {
     }
+    if (early != nullptr) early->give_up();
     sockets.reset();  // no new calls; those that wait are answered by the doors' own end, just below
   }
   return {};

@@ -3,6 +3,7 @@
 #include <stop_token>
 #include <string>
 
+#include "app/doors/waiting_dra.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -28,7 +29,9 @@ struct DoorOptions {
 
 /// Opens the doors and serves until `stop`. Everything it is given outlives the call.
 ///   errors  a socket or a folder that cannot be made
+///   early   what was asked while another agent served this node: answered from now on, until the call returns
 [[nodiscard]] Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api,
-                                     Clock& clock, Log& log, const std::stop_token& stop);
+                                     Clock& clock, Log& log, const std::stop_token& stop,
+                                     doors::WaitingDra* early = nullptr);
 
 }  // namespace carve::cmd

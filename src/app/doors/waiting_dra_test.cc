@@ -1,0 +1,63 @@
+#include "app/doors/waiting_dra.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+namespace carve::doors {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Answers with one device per claim.
+class Door final : public DraCalls {
+ public:
+  PerClaim<std::vector<ClaimDevice>> prepare(const std::vector<ClaimRef>& claims) override {
+    PerClaim<std::vector<ClaimDevice>> answers;
+    for (const auto& claim : claims) answers.emplace(claim.uid, std::vector<ClaimDevice>(1));
+    return answers;
+  }
+  PerClaim<void> unprepare(const std::vector<ClaimRef>& claims) override {
+    PerClaim<void> answers;
+    for (const auto& claim : claims) answers.emplace(claim.uid, Result<void>());
+    return answers;
+  }
+  [[nodiscard]] std::vector<DeviceHealthView> health() const override { return {}; }
+};
+
+const std::vector<ClaimRef> kClaims = {{"default", "a", "uid-a"}, {"default", "b", "uid-b"}};
+
+TEST(WaitingDra, ACallThatCameEarlyIsAnsweredByTheDoor) {
+  WaitingDra waiting(std::chrono::minutes(1));
+  Door door;
+  auto prepared = std::async(std::launch::async, [&] { return waiting.prepare(kClaims); });
+  auto ended = std::async(std::launch::async, [&] { return waiting.unprepare(kClaims); });
+  EXPECT_EQ(prepared.wait_for(milliseconds(30)), std::future_status::timeout) << "nobody can answer yet";
+  waiting.lead_to(door);
+  const auto answers = prepared.get();
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers.at("uid-a")->size(), 1U);
+  EXPECT_TRUE(ended.get().at("uid-b"));
+  waiting.give_up();
+}
+
+TEST(WaitingDra, WithoutADoorEveryClaimHasAReason) {
+  WaitingDra waiting(milliseconds(1));
+  const auto answers = waiting.prepare(kClaims);
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers.at("uid-b").error().code, Code::kUnavailable);
+}
+
+TEST(WaitingDra, GivingUpAnswersWhoWaitsAndWhoComesLater) {
+  WaitingDra waiting(std::chrono::minutes(1));
+  auto prepared = std::async(std::launch::async, [&] { return waiting.prepare(kClaims); });
+  waiting.give_up();
+  EXPECT_FALSE(prepared.get().at("uid-a"));
+  Door door;
+  waiting.lead_to(door);
+  EXPECT_FALSE(waiting.unprepare(kClaims).at("uid-a"));
+}
+
+}  // namespace
+}  // namespace carve::doors

@@ -1,0 +1,30 @@
+#include "cmd/take_over.h"
+
+#include "app/doors/device_names.h"
+
+namespace carve::cmd {
+
+Result<std::unique_ptr<TakeOver>> TakeOver::open(const DoorOptions& options, Log& log) {
+  if (!options.dra) return nullptr;
+  std::unique_ptr<TakeOver> made(new TakeOver());
+  const std::string driver(doors::kDriver);
+  kubelet::KubeletServer::Doors doors;
+  doors.dra = &made->door_;
+  doors.dra_sockets = {driver, options.kubelet_dir + "/plugins/" + driver, options.kubelet_dir + "/plugins_registry",
+                       (options.unique.empty() ? "agent" : options.unique) + "-next"};
+  CARVE_TRY(made->server_, kubelet::KubeletServer::open(doors, log));
+  made->serving_ = std::jthread([server = made->server_.get()](const std::stop_token& stop) { server->run(stop); });
+  return made;
+}
+
+void TakeOver::close() {
+  serving_ = std::jthread();  // its sockets first: no new calls
+  server_.reset();
+}
+
+TakeOver::~TakeOver() {
+  door_.give_up();  // before the server, which waits for the calls that wait in it
+  close();
+}
+
+}  // namespace carve::cmd
