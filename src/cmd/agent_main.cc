@@ -228,8 +228,9 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     std::jthread kubelet;
     if (*doors) {
       kubelet = std::jthread([&](const std::stop_token& stop) {
-        if (auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop, early ? &early->door() : nullptr);
-            !served) {
+        doors::WaitingDra* waiting = early ? &early->door() : nullptr;
+        auto served = run_doors((*doors)->options, agent, *(*doors)->api, clock, log, stop, waiting);
+        if (!served) {
           log.error("the kubelet's doors cannot be opened", {{"error", served.error().what}});
           failed = true;
           ::kill(::getpid(), SIGTERM);  // the DaemonSet starts it again, and shows that it failed

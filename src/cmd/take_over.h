@@ -11,8 +11,8 @@
 
 namespace carve::cmd {
 
-/// While an agent waits for the one that serves its node to end: it is registered with the kubelet's DRA side already, by
-/// sockets of its own, and what the kubelet asks waits. Ends when the agent's own doors are open.
+/// While an agent waits for the one that serves its node to end: it is registered with the kubelet's DRA side already,
+/// by sockets of its own, and what the kubelet asks waits. Ends when the agent's own doors are open.
 class TakeOver {
  public:
   /// nullptr: no DRA door is wanted.

@@ -8,7 +8,7 @@ DraCalls::PerClaim<T> refused(const std::vector<ClaimRef>& claims) {
   DraCalls::PerClaim<T> answers;
   for (const auto& claim : claims) {
     answers.emplace(claim.uid, fail(Code::kUnavailable,
-                                    "the agent that served this node before has not ended yet; the kubelet tries again"));
+                                    "the agent that served this node before has not ended yet"));
   }
   return answers;
 }

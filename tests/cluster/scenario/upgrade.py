@@ -85,7 +85,8 @@ class Upgrade(InstalledTest):
         made["spec"]["containers"] = [binder.with_slots(
             {"name": "main", "image": images.PROGRAMS, "imagePullPolicy": "Never", "command": command})]
         made = self.create(made)
-        binder.bind(self.kube, made, "n1", binder.record(made["metadata"]["uid"], {"main": [(card, size * GIB, cores)]}))
+        text = binder.record(made["metadata"]["uid"], {"main": [(card, size * GIB, cores)]})
+        binder.bind(self.kube, made, "n1", text)
         return made["metadata"]["name"]
 
     def card_of(self, name):
@@ -157,7 +158,7 @@ class Upgrade(InstalledTest):
                         claims={"gpu": self.template(memory="4Gi", cores="30", config=fixed)}))
         self.wait_ready(claimed)
         card = self.card_of(claimed)
-        recorded = self.by_record(card, 4, 40, spin)      # what the scheduler does not know of; claims stay below 60
+        recorded = self.by_record(card, 4, 40, spin)    # the scheduler knows nothing of it: claims stay below 60
         holding = self.fraction(cores="5")
         names = [claimed, recorded, holding]
         for name in names:
@@ -188,7 +189,7 @@ class Upgrade(InstalledTest):
         self.assertEqual(len(self.libraries()), 2, "the next library beside the one in use")
 
     def assert_shares(self, what, upgrade):
-        """30 by a claim (fixed) and 40 by a record (burst) of one card: while it is upgraded as in the seconds before."""
+        """30 by a claim (fixed), 40 by a record (burst), of one card: while it is upgraded as in the seconds before."""
         quiet = sorted(self.shares_during(lambda: time.sleep(5)).values())
         shares = sorted(self.shares_during(upgrade).values())
         print(f"\n{what} upgraded: shares meanwhile {', '.join(f'{share:.1f}' for share in shares)}, "
