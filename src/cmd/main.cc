@@ -174,10 +174,16 @@ void client_commands(CLI::App& app, Everything& all) {
   auto* create = slice->add_subcommand("create", "make a slice and a container device (CDI) for it");
   host_flags(create, &all.create.host, false);
   ask_flags(create, &all.create.ask);
-  output_flag(create, &all.create.output, {"text", "json", "id"});
+  create->add_option("--cdi-dir", all.create.host.cdi_dir, "container devices")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  output_flag(create, &all.create.output, {"text", "json", "id", "docker", "nvidia-runtime"});
   create->footer(
       "Examples:\n  carve slice create --memory 4Gi --cores 30\n  podman run --device "
-      "carve.elasticgpu.io/slice=$(carve slice create --memory 4Gi --cores 30 -o id) IMAGE");
+      "carve.elasticgpu.io/slice=$(carve slice create --memory 4Gi --cores 30 -o id) IMAGE\n"
+      "For engines that know no container devices:\n"
+      "  docker run $(carve slice create --memory 4Gi --cores 30 -o docker) IMAGE\n"
+      "  docker run --runtime=nvidia --env-file <(carve slice create --whole -o nvidia-runtime) IMAGE");
   auto* remove = slice->add_subcommand("delete", "end a slice");
   host_flags(remove, &all.remove.host, false);
   remove->add_option("ID", all.remove.id, "as `carve slice list` prints it")->required();

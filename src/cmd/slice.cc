@@ -2,14 +2,42 @@
 
 #include "adapter/api/client.h"
 #include "adapter/api/messages.h"
+#include "adapter/cdi/cdi_files.h"
+#include "adapter/process/text_file.h"
 #include "app/cli/views.h"
 #include "cmd/options.h"
+#include "codec/host/injection.h"
 
 namespace carve::cmd {
+
+namespace {
+
+/// The slice for an engine that reads no container devices, one argument or variable a line.
+Result<void> print_form(const std::string& form, const Grant& grant, const HostOptions& host) {
+  std::vector<std::string> lines;
+  if (form == "nvidia-runtime") {
+    std::vector<std::string> uuids;
+    for (const auto& card : grant.cards) uuids.push_back(card.card.str());
+    lines = codec::nvidia_environment(uuids);
+  } else {
+    CARVE_TRY(const auto spec, read_text(CdiFiles(host.cdi_dir).path_of(grant.slice)));
+    CARVE_TRY(const auto injection, codec::parse_injection(spec));
+    CARVE_TRY(lines, codec::docker_arguments(injection));
+  }
+  for (const auto& line : lines) std::printf("%s\n", line.c_str());
+  return {};
+}
+
+}  // namespace
 
 int slice_create(const SliceOptions& options) {
   auto request = request_of(options.ask);
   if (!request) return report(request.error());
+  if (options.output == "nvidia-runtime" && !request->request.whole) {
+    return report({Code::kInvalidArgument,
+                   "--output: nvidia-runtime is for whole cards: that runtime mounts the driver over the library that "
+                   "holds a fraction; legal here are text, json, id and docker"});
+  }
   request->keep = true;
   request->name = "device";
   api::Client agent(options.host.agent_socket());
@@ -19,6 +47,11 @@ int slice_create(const SliceOptions& options) {
     std::printf("%s\n", api::to_json(*grant).c_str());
   } else if (options.output == "id") {
     std::printf("%s\n", grant->slice.c_str());
+  } else if (options.output == "docker" || options.output == "nvidia-runtime") {
+    if (auto printed = print_form(options.output, *grant, options.host); !printed) {
+      static_cast<void>(agent.release({}, grant->slice, true));  // nobody learned of it
+      return report(printed.error());
+    }
   } else {
     std::printf("%s", cli::render_grant(*grant).c_str());
   }

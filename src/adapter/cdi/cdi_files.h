@@ -36,9 +36,10 @@ class CdiFiles final : public SliceDevices {
   /// The file's text (for tests and `carve slice create -o json`).
   [[nodiscard]] static std::string spec_of(const SliceDevice& device, const CdiOptions& options,
                                            const cdi::DriverInstallation& installed);
+  /// Where the slice's file is.
+  [[nodiscard]] std::string path_of(const std::string& id) const;
 
  private:
-  [[nodiscard]] std::string path_of(const std::string& id) const;
   /// The driver's other files, looked for once per driver.
   cdi::DriverInstallation installed(const SliceDevice& device);
 

@@ -3,6 +3,7 @@
 
 #include "codec/host/cdi_spec.h"
 #include "codec/host/engine_config.h"
+#include "codec/host/injection.h"
 
 namespace carve::codec {
 namespace {
@@ -62,6 +63,35 @@ TEST(EngineConfig, OnlyInstalledPackagesCount) {
       "Package: a\nStatus: install ok installed\nVersion: 1\n\nPackage: b\nStatus: deinstall ok "
       "config-files\nVersion: 2\n");
   EXPECT_EQ(packages, (std::map<std::string, std::string>{{"a", "1"}}));
+}
+
+TEST(Injection, OneDeviceInTheArgumentsOfDocker) {
+  const auto injection = parse_injection(
+      R"({"cdiVersion":"0.3.0","kind":"k/c","devices":[{"name":"d","containerEdits":{"env":["A=b"],
+          "deviceNodes":[{"path":"/dev/nvidia0"}],"mounts":[
+          {"hostPath":"/h","containerPath":"/c","options":["ro","rbind"]},
+          {"hostPath":"/w","containerPath":"/w","options":["rbind"]}]}}]})");
+  ASSERT_TRUE(injection) << injection.error().what;
+  const auto arguments = docker_arguments(*injection);
+  ASSERT_TRUE(arguments);
+  EXPECT_THAT(*arguments, ElementsAre("--env=A=b", "--device=/dev/nvidia0",
+                                      "--mount=type=bind,source=/h,target=/c,readonly",
+                                      "--mount=type=bind,source=/w,target=/w"));
+}
+
+TEST(Injection, WhatNoOtherFormCanSayIsRefused) {
+  const char* hook = R"({"devices":[{"name":"d","containerEdits":{"hooks":[]}}]})";
+  EXPECT_FALSE(parse_injection(hook));
+  for (const char* text : {"", "{}", "[]", R"({"devices":[]})", R"({"devices":[{}]})"})
+    EXPECT_FALSE(parse_injection(text)) << text;
+  EXPECT_FALSE(docker_arguments({{}, {}, {{"/a,b", "/c", true}}}));
+  EXPECT_FALSE(docker_arguments({{}, {""}, {}}));
+}
+
+TEST(Injection, WholeCardsForNvidiasRuntime) {
+  EXPECT_THAT(nvidia_environment({"GPU-1", "GPU-2"}),
+              ElementsAre("NVIDIA_VISIBLE_DEVICES=GPU-1,GPU-2",
+                          "NVIDIA_DRIVER_CAPABILITIES=compute,utility"));
 }
 
 }  // namespace

@@ -553,20 +553,53 @@ class Cases:
         podman = ["podman", "--runtime", "runc", "--root", self.m.folder + "/podman", "--runroot", "/run/podman-test", "--storage-driver",
                   "vfs", "--cgroup-manager", "cgroupfs"]
         sh(f"tar -C {root} -c . | {' '.join(podman)} import - carve-test > /dev/null 2>&1")
-        code, out, err = self.m.carve("slice", "create", "--memory", "4Gi", "--cores", "30", "-o", "id")
+        container = [*podman, "run", "--rm", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit",
+                     "nproc=1000:1000"]
+        shown = {}
+        for form in ("id", "docker"):
+            code, out, err = self.m.carve("slice", "create", "--memory", "4Gi", "--cores", "30", "-o", form)
+            assert code == 0, err
+            (slice_id,) = self.m.slices()
+            device = ["--device", "carve.elasticgpu.io/slice=" + slice_id] if form == "id" else out.split("\n")[:-1]
+            run = subprocess.run([*container, *device, "carve-test", "/bin/alloc", "--step", "64Mi"], capture_output=True,
+                                 text=True, timeout=120)
+            assert run.returncode == 0, run.stderr + run.stdout
+            seen = json.loads(run.stdout)
+            assert seen["total"] == 4 * GIB and seen["out_of_memory"] and seen["bytes"] <= 4 * GIB, run.stdout
+            held = [p for p in self.m.truth("account")["processes"] if p["name"].startswith("alloc")]
+            assert held and held[-1]["explicit_high_bytes"] <= 4 * GIB, held
+            # What stands in the container besides: the kernel's own tables say it, of devices and of mounts.
+            look = subprocess.run([*container, *device, "-v", f"{self.busybox()}:/bin/busybox:ro", "carve-test",
+                                   "/bin/busybox", "sh", "-c",
+                                   "/bin/busybox ls -1 /dev | /bin/busybox grep nvidia; /bin/busybox echo $NVIDIA_VISIBLE_DEVICES;"
+                                   " /bin/busybox awk '{print $5}' /proc/self/mountinfo | /bin/busybox sort"],
+                                  capture_output=True, text=True, timeout=120)
+            assert look.returncode == 0, look.stderr
+            shown[form] = look.stdout.replace(slice_id, "SLICE")
+            assert list(self.m.slices()) == [slice_id], "it outlives its containers"
+            code, _, err = self.m.carve("slice", "delete", slice_id)
+            assert code == 0, err
+        for what in ("nvidia", "void", "libcuda.so.1", "/run/carve/slices/SLICE"):
+            assert what in shown["id"], (what, shown["id"])
+        assert shown["id"] == shown["docker"], "\n".join([shown["id"], "---", shown["docker"]])
+
+    @staticmethod
+    def busybox():
+        for path in ("/bin/busybox", "/usr/bin/busybox"):
+            if os.path.exists(path):
+                return path
+        raise SkipTest("busybox-static is not installed")
+
+    def test_the_form_for_nvidias_runtime_is_for_whole_cards(self):
+        self.m.up()
+        code, _, err = self.m.carve("slice", "create", "--memory", "4Gi", "--cores", "30", "-o", "nvidia-runtime")
+        assert code == 2 and "whole cards" in err and not self.m.slices(), err
+        code, out, err = self.m.carve("slice", "create", "--cards", "2", "--whole", "-o", "nvidia-runtime")
         assert code == 0, err
-        slice_id = out.strip()
-        run = subprocess.run([*podman, "run", "--rm", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit",
-                              "nproc=1000:1000", "--device", "carve.elasticgpu.io/slice=" + slice_id, "carve-test",
-                              "/bin/alloc", "--step", "64Mi"], capture_output=True, text=True, timeout=120)
-        assert run.returncode == 0, run.stderr + run.stdout
-        seen = json.loads(run.stdout)
-        assert seen["total"] == 4 * GIB and seen["out_of_memory"] and seen["bytes"] <= 4 * GIB, run.stdout
-        held = [p for p in self.m.truth("account")["processes"] if p["name"].startswith("alloc")]
-        assert held and held[-1]["explicit_high_bytes"] <= 4 * GIB, held
-        assert list(self.m.slices()) == [slice_id], "it outlives its containers"
-        code, _, err = self.m.carve("slice", "delete", slice_id)
-        assert code == 0, err
+        uuids = {c["uuid"] for c in self.m.truth("cards")["cards"]}
+        first, second = out.split()
+        assert set(first.partition("=")[2].split(",")) == uuids and first.startswith("NVIDIA_VISIBLE_DEVICES="), out
+        assert second == "NVIDIA_DRIVER_CAPABILITIES=compute,utility", out
 
 
 class SkipTest(Exception):
