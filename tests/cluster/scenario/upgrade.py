@@ -54,6 +54,17 @@ class AsInstalled(InstalledTest):
         self.assertEqual(self.look(name)["allocated"], OUT_OF_MEMORY)
         self.assertEqual(self.judge([name]), [])
 
+    def test_the_arbiter_has_three_capabilities_and_no_more(self):
+        status = self.carve.ready("carve-arbiter")["status"]["containerStatuses"][0]
+        container = status["containerID"].partition("://")[2]
+        seen = [process / "status" for process in Path("/proc").glob("[0-9]*")
+                if container in (process / "cgroup").read_text()]
+        self.assertEqual(len(seen), 1)
+        fields = dict(line.split(":\t", 1) for line in seen[0].read_text().splitlines() if ":\t" in line)
+        allowed = {19: "SYS_PTRACE", 21: "SYS_ADMIN", 23: "SYS_NICE"}
+        self.assertEqual({bit for bit in range(64) if int(fields["CapEff"], 16) >> bit & 1}, set(allowed))
+        self.assertEqual((fields["NoNewPrivs"].strip(), fields["Seccomp"].strip()), ("1", "2"))     # 2: a filter
+
     def test_what_runtimes_read_names_the_hosts_paths(self):
         name = self.fraction()
         self.wait_ready(name)
