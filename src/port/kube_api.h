@@ -34,7 +34,9 @@ struct KubeSink {
 /// thread.
 ///   errors  kNotFound (404), kAlreadyExists (409 on create), kAborted (409 on write: changed meanwhile),
 ///           kInvalidArgument (400, 422), kPermissionDenied (401, 403), kResourceExhausted (429),
-///           kUnavailable: no answer; kDeadlineExceeded: none in time, the outcome is unknown
+///           kUnavailable: nothing was done: no connection, or the server said that it cannot (5xx);
+///           kDeadlineExceeded: no answer in time, or a write was on its way when the connection broke: the outcome
+///           is unknown. Read before deciding anything that may not happen twice; a write is never repeated here
 class KubeApi {
  public:
   using Query = std::vector<std::pair<std::string, std::string>>;

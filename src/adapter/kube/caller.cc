@@ -31,6 +31,12 @@ Code code_of(int status, const std::string& method) {
   }
 }
 
+/// A write that was on its way when the connection broke may have been done: "unavailable" would say that it was not.
+Result<HttpResponse> certain(const HttpRequest& request, Result<HttpResponse> response) {
+  if (response || request.method == "GET" || response.error().code != Code::kUnavailable) return response;
+  return fail(Code::kDeadlineExceeded, response.error().what + " (whether it was done is not known)");
+}
+
 tl::unexpected<Error> refusal(const HttpRequest& request, const HttpResponse& response) {
   const auto path = request.target.substr(0, request.target.find('?'));
   return fail(code_of(response.status, request.method),
@@ -106,7 +112,7 @@ Result<HttpResponse> Caller::once(HttpRequest& request, const Patience& patience
     auto response = channel->exchange(request, false, kLargestAnswer, patience);
     if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
     const bool ended = !response && response.error().code == Code::kUnavailable && !channel->answered();
-    if (!ended || !can_repeat) return response;
+    if (!ended || !can_repeat) return certain(request, std::move(response));
   }
   auto connected = Channel::connect(credentials.endpoint, std::move(identity), patience);
   if (!connected) {
@@ -116,7 +122,7 @@ Result<HttpResponse> Caller::once(HttpRequest& request, const Patience& patience
   auto channel = std::move(*connected);
   auto response = channel->exchange(request, false, kLargestAnswer, patience);
   if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
-  return response;
+  return certain(request, std::move(response));
 }
 
 Result<std::string> Caller::call(HttpRequest request, std::chrono::milliseconds limit, const std::stop_token& stop) {

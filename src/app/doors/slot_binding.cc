@@ -92,67 +92,74 @@ void SlotDoor::restore() {
   refresh_list();
 }
 
-/// One question for all that wait. The name that Allocate answered stands in the checkpoint: that is exact.
-/// PodResources knows names only, and no ordinary init container: it serves where the file does not tell, and
-/// only for slots of which a single answer is open.
-void SlotDoor::identify() {
-  bool need = false;
-  bool unknown_waiter = false;
-  auto open = unready();
-  for (const auto& binding : open) need = need || binding.kubelet_uid.empty();
+/// Does anybody wait for an answer, and is it time to ask? `unknown_waiter`: a container starts whose slots another
+/// life of this agent gave out.
+bool SlotDoor::time_to_ask(const std::vector<Binding>& open, bool* unknown_waiter) {
+  const bool need = std::any_of(open.begin(), open.end(), [](const Binding& one) { return one.kubelet_uid.empty(); });
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& waiter : waiters_) {
-      unknown_waiter = unknown_waiter ||
-                       std::none_of(bindings_.begin(), bindings_.end(),
-                                    [&](const auto& entry) { return entry.second.slots == waiter.slots; });
-    }
+    *unknown_waiter = std::any_of(waiters_.begin(), waiters_.end(), [&](const Waiter& waiter) {
+      return std::none_of(bindings_.begin(), bindings_.end(),
+                          [&](const auto& entry) { return entry.second.slots == waiter.slots; });
+    });
   }
   const auto now = world_.clock.now();
-  if (!need && !unknown_waiter) {
+  if (!need && !*unknown_waiter) {
     ask_pause_ = kAskFirst;
     next_ask_ = now;
-    return;
+    return false;
   }
-  if (now < next_ask_) return;
+  if (now < next_ask_) return false;
   // Somebody's container is being built right now; what waits for longer is asked for less often.
   const bool young = std::any_of(open.begin(), open.end(), [&](const Binding& one) {
     return one.kubelet_uid.empty() && now - one.since < kYoung;
   });
   ask_pause_ = young ? Clock::Duration(kAskFirst) : std::min<Clock::Duration>(ask_pause_ * 2, kAskMost);
   next_ask_ = now + ask_pause_;
-  const auto entries = world_.kubelet.checkpoint(kSlotResource);
-  std::map<std::string, const SlotEntry*> by_name;
-  if (entries) {
-    if (unknown_waiter) adopt(*entries);
-    const std::lock_guard lock(mutex_);
-    in_checkpoint_.clear();
-    for (const auto& entry : *entries) {
-      in_checkpoint_.insert(entry.pod_uid);
-      for (const auto& name : entry.cdi) by_name[name] = &entry;
-    }
+  return true;
+}
+
+/// The kubelet's file by the name that Allocate answered.
+std::map<std::string, SlotEntry> SlotDoor::entries_by_name(const std::vector<SlotEntry>& entries) {
+  std::map<std::string, SlotEntry> by_name;
+  const std::lock_guard lock(mutex_);
+  in_checkpoint_.clear();
+  for (const auto& entry : entries) {
+    in_checkpoint_.insert(entry.pod_uid);
+    for (const auto& name : entry.cdi) by_name.insert_or_assign(name, entry);
   }
+  return by_name;
+}
+
+/// One question for all that wait. The name that Allocate answered stands in the checkpoint: that is exact.
+/// PodResources knows names only, and no ordinary init container: it serves where the file does not tell, and
+/// only for slots of which a single answer is open.
+void SlotDoor::identify() {
+  auto open = unready();
+  bool unknown_waiter = false;
+  if (!time_to_ask(open, &unknown_waiter)) return;
+  const auto now = world_.clock.now();
+  const auto entries = world_.kubelet.checkpoint(kSlotResource);
+  if (entries && unknown_waiter) adopt(*entries);
+  const auto by_name = entries ? entries_by_name(*entries) : std::map<std::string, SlotEntry>();
   // The kubelet tells PodResources before it writes the file, and names only: a namesake's slices would be
   // one stale look away. So the file is waited for as long as there is one.
   const auto by_holder = [&](const Binding& one) {
     return one.kubelet_uid.empty() && !by_name.contains(one.device) &&
            (!entries || now - one.since > kFileTells);
   };
-  std::vector<SlotHolder> holders;
-  bool listed = false;
+  std::optional<std::vector<SlotHolder>> holders;
   if (std::any_of(open.begin(), open.end(), by_holder)) {
-    auto asked = world_.kubelet.holders(kSlotResource);
-    listed = asked.has_value();
-    if (asked) holders = std::move(*asked);
+    if (auto asked = world_.kubelet.holders(kSlotResource)) holders = std::move(*asked);
   }
   for (auto& binding : open) {
     if (!binding.kubelet_uid.empty()) continue;
     if (const auto found = by_name.find(binding.device); found != by_name.end()) {
-      binding.kubelet_uid = found->second->pod_uid;
-      binding.container = found->second->container;
+      binding.kubelet_uid = found->second.pod_uid;
+      binding.container = found->second.container;
       binding.problem = {Code::kUnavailable,
                          fmt::format("pod {} is not known here yet", binding.kubelet_uid)};
-    } else if (listed && by_holder(binding) && !identify_by_holder(&binding, holders) &&
+    } else if (holders && by_holder(binding) && !identify_by_holder(&binding, *holders) &&
                now - binding.since > kForgotten) {
       const std::lock_guard lock(mutex_);
       bindings_.erase(binding.device);

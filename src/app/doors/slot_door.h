@@ -88,6 +88,8 @@ class SlotDoor final : public SlotCalls {
   void tell(const Waiter& waiter, const Error& error);
   // slot_binding.cc: the stepping thread's own
   void identify();
+  bool time_to_ask(const std::vector<Binding>& open, bool* unknown_waiter);
+  std::map<std::string, SlotEntry> entries_by_name(const std::vector<SlotEntry>& entries);
   bool identify_by_holder(Binding* binding, const std::vector<SlotHolder>& holders);
   void bind();
   void bind_one(Binding binding);

@@ -8,61 +8,13 @@ import threading
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE / "checker"))
-import check  # noqa: E402
-from ring import binder, images  # noqa: E402
-from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
-
-GIB = 1 << 30
-HOLD = ["ring-look", "hold", "3600"]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from ring import binder  # noqa: E402
+from ring.slot_testing import GIB, SlotTest, container, slot_pod  # noqa: E402
+from ring.testing import main, wait_for  # noqa: E402
 
 
-def container(name, command=HOLD, cards=1, **more):
-    return binder.with_slots({"name": name, "image": images.PROGRAMS, "imagePullPolicy": "Never",
-                              "command": list(command), **more}, cards)
-
-
-def slot_pod(name, containers=None, init=(), **spec):
-    spec.setdefault("schedulerName", binder.SCHEDULER)
-    made = pod(name, **spec)
-    made["spec"]["containers"] = containers or [container("main")]
-    if init:
-        made["spec"]["initContainers"] = list(init)
-    return made
-
-
-class Slots(CarveTest):
-    doors = "slots"
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.cards = [card["uuid"] for card in cls.carve.truth("cards")["cards"]]
-        wait_for("slots on the node", 30, lambda: int(
-            cls.kube.get("Node", "n1")["status"]["allocatable"].get(binder.SLOT, 0)) > 0)
-
-    def start(self, object_, parts, init=(), epoch=1):
-        """Creates the pod and binds it with a record. parts: container -> [(card index, GiB, cores)]."""
-        made = self.create(object_)
-        binder.bind(self.kube, made, "n1", self.record(made, parts, init, epoch))
-        return made
-
-    def record(self, made, parts, init=(), epoch=1, uid=None):
-        return binder.record(uid or made["metadata"]["uid"], {
-            part: [(self.cards[index], int(size * GIB), cores) for index, size, cores in cards]
-            for part, cards in parts.items()}, init, epoch)
-
-    def assert_right(self, name, containers=("main",)):
-        seen = {("default", name, c): self.look(name, c) for c in containers}
-        current = self.kube.get("Pod", name)
-        current["spec"]["containers"] = [c for c in current["spec"]["containers"] if c["name"] in containers]
-        self.assertEqual(check.check([current], [], [], seen, by="records"), [])
-
-    def warnings(self, made):
-        return [message for kind, _, message in self.kube.events_of(made) if kind == "Warning"]
-
+class Slots(SlotTest):
     # --- record early ----------------------------------------------------------------------------------------------
 
     def test_plain(self):

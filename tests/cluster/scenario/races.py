@@ -1,0 +1,207 @@
+"""The identity races on the real kubelet and containerd: whose slots are these, asked while everything moves.
+
+Truth is what a container sees from inside against the record that the test wrote on that very pod (by UID). Also while
+containerd stands still at random moments, so that it notices a device's file late.
+"""
+import json
+import random
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from ring import binder, disaster  # noqa: E402
+from ring.slot_testing import GIB, SlotTest, container, slot_pod  # noqa: E402
+from ring.testing import main, wait_for  # noqa: E402
+
+SEED = random.SystemRandom().randrange(1 << 32)
+MANY = 100
+
+
+class Races(SlotTest):
+    def setUp(self):
+        super().setUp()
+        self.unresolved_before = self.unresolved_names()
+
+    def tearDown(self):
+        print(f"unresolved CDI names: {self.unresolved_names() - self.unresolved_before} ", end="", flush=True)
+
+    def bind_all(self, made, parts):
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda i: binder.bind(self.kube, made[i], "n1", self.record(made[i], parts[i])), range(len(made))))
+
+    def all_right(self, made, seconds=240):
+        names = [one["metadata"]["name"] for one in made]
+
+        def ready():
+            pods = {one["metadata"]["name"]: one["status"] for one in self.kube.list("Pod")}
+            failed = [name for name in names if pods[name].get("phase") == "Failed"]
+            self.assertEqual(failed, [], failed and self.describe(failed[0]))
+            return all(pods[name].get("phase") == "Running" for name in names)
+        wait_for(f"{len(names)} pods run", seconds, ready, every=0.5)
+        with ThreadPoolExecutor(8) as pool:
+            wrong = [text for found in pool.map(self.wrong, names) for text in found]
+        self.assertEqual(wrong, [])
+
+    def stuttering_containerd(self, dice):
+        """containerd stops and goes on at random moments, until the answer is called."""
+        stop = threading.Event()
+        pid = self.node.pid("containerd")
+
+        def stutter():
+            while not stop.is_set():
+                with disaster.stopped(pid):
+                    time.sleep(dice.uniform(0.05, 0.6))
+                time.sleep(dice.uniform(0.02, 0.3))
+        thread = threading.Thread(target=stutter)
+        thread.start()
+
+        def end():
+            stop.set()
+            thread.join()
+        self.addCleanup(end)
+        return end
+
+    def equal_pods(self, count, after=lambda: None):
+        """Pods that differ in nothing but their records, bound in another order than they were made."""
+        made = [self.create(slot_pod(self.name())) for _ in range(count)]
+        parts = [{"main": [((i * 7) % len(self.cards), 1, 2)]} for i in range(count)]
+        order = list(range(count))[::-1]
+        after()
+        self.bind_all([made[i] for i in order], [parts[i] for i in order])
+        self.all_right(made)
+        return made
+
+    def test_ra1_equal_pods_in_another_order(self):
+        self.equal_pods(8)
+
+    def test_ra1_while_containerd_stutters(self):
+        print(f"seed {SEED} ", end="", flush=True)
+        end = self.stuttering_containerd(random.Random(SEED))
+        self.equal_pods(16)
+        end()
+
+    def test_ra5_placed_by_nobody_beside_one_of_the_same_size(self):
+        foreign = self.create(slot_pod(self.name(), nodeName="n1"))
+        placed = self.start(slot_pod(self.name()), {"main": [(3, 2, 10)]})
+        self.wait_ready(placed["metadata"]["name"])
+        self.assert_right(placed["metadata"]["name"])
+        wait_for("a warning that names the record", 60, lambda: [w for w in self.warnings(foreign) if "has no record" in w])
+        self.assertEqual(self.phase(foreign["metadata"]["name"]), "Pending")
+        binder.write_later(self.kube, foreign, self.record(foreign, {"main": [(4, 2, 10)]}))
+        self.wait_ready(foreign["metadata"]["name"], 90)
+        self.assert_right(foreign["metadata"]["name"])
+
+    def test_ra9_agent_killed_between_allocate_and_the_start(self):
+        made = [self.create(slot_pod(self.name())) for _ in range(4)]
+        checkpoint = self.node.folder / "var-lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+        with disaster.stopped(self.node.pid("containerd")):  # admitted, and no sandbox can be made
+            self.bind_all(made, [{"main": [(i, 2, 10)]} for i in range(4)])
+            wait_for("the kubelet has allocated", 30, lambda: all(
+                one["metadata"]["uid"] in checkpoint.read_text() for one in made))
+            self.carve.kill_agent()
+            self.carve.start_agent()
+        self.all_right(made)
+
+    def test_ra10_same_name_again_with_the_old_ones_record(self):
+        name = self.name()
+        old = self.start(slot_pod(name), {"main": [(0, 4, 30)]})
+        self.wait_ready(name)
+        self.kube.delete("Pod", name, grace=0)
+        wait_for("gone", 30, lambda: self.kube.get("Pod", name) is None)
+        self.created.clear()
+        fresh = self.create(slot_pod(name))
+        binder.bind(self.kube, fresh, "n1", self.record(old, {"main": [(0, 4, 30)]}))
+        wait_for("a warning that names the UID", 60, lambda: [w for w in self.warnings(fresh) if old["metadata"]["uid"] in w])
+        self.assertEqual(self.phase(name), "Pending")
+        binder.write_later(self.kube, fresh, self.record(fresh, {"main": [(5, 7, 20)]}))
+        self.wait_ready(name, 90)
+        self.assert_right(name)
+
+    def test_ra11_a_hundred_at_once(self):
+        begun = time.monotonic()
+        self.equal_pods(MANY)
+        print(f"{MANY} pods made, run and judged in {time.monotonic() - begun:.1f} s ", end="", flush=True)
+        refused = [e for e in self.kube.list("Event") if e["reason"] == "UnexpectedAdmissionError"]
+        self.assertEqual(refused, [])
+
+
+class Endings(SlotTest):
+    """A slice is freed when its processes are gone, and not before; whatever Kubernetes thinks meanwhile."""
+
+    @staticmethod
+    def unreachable(pid):
+        """A frozen group below its container's, and the process in it: no signal reaches it, as in uninterruptible
+        wait (the runtime thaws the container's own group to kill it). The file that lets it go on; None: no freezer."""
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if "freezer" in controllers.split(","):
+                group = Path("/sys/fs/cgroup/freezer" + path + "/stuck")
+                group.mkdir()
+                (group / "cgroup.procs").write_text(str(pid))
+                (group / "freezer.state").write_text("FROZEN")
+                return group / "freezer.state"
+        return None
+
+    def ends_with_its_last_process(self, made):
+        """Its process waits where no signal reaches it; the pod is taken out of the API by force."""
+        name = made["metadata"]["name"]
+        self.wait_ready(name)
+        main = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()
+                and main in (path / "cgroup").read_text(errors="replace")]
+        state = self.unreachable(pids[0])
+        if state is None:
+            self.skipTest("no v1 freezer here")
+        try:
+            wait_for("frozen", 10, lambda: state.read_text().strip() == "FROZEN")
+            self.kube.delete("Pod", name, grace=0)
+            wait_for("gone for the API server", 30, lambda: self.kube.get("Pod", name) is None)
+            time.sleep(4)
+            slices = self.carve.inspect()["slices"]
+            self.assertEqual([one["state"] for one in slices], ["ending"])
+            self.assertTrue(Path(f"/proc/{pids[0]}").exists())
+            self.carve.kill_agent()       # an ended owner is still ended for the next agent
+            self.carve.start_agent()
+            time.sleep(2)
+            self.assertEqual([one["state"] for one in self.carve.inspect()["slices"]], ["ending"])
+        finally:
+            state.write_text("THAWED")
+        wait_for("its process is gone", 60, lambda: not Path(f"/proc/{pids[0]}").exists())
+        wait_for("and its pod's others", 60, lambda: not any(
+            made["metadata"]["uid"] in (path / "cgroup").read_text(errors="replace")
+            for path in Path("/proc").iterdir() if path.name.isdigit() and (path / "cgroup").exists()))
+        begun = time.monotonic()
+        self.assert_nothing_held(10)
+        print(f"freed {time.monotonic() - begun:.1f} s after the last process ", end="", flush=True)
+
+    def test_a_fraction_whose_process_cannot_die(self):
+        self.ends_with_its_last_process(self.start(slot_pod(self.name()), {"main": [(0, 4, 30)]}))
+
+    def test_a_whole_card_whose_process_cannot_die(self):
+        made = self.create(slot_pod(self.name(), [container("main", ["sleep", "3600"])]))
+        size = next(card["total_bytes"] for card in self.carve.truth("cards")["cards"] if card["uuid"] == self.cards[2])
+        record = json.loads(self.record(made, {"main": [(2, size / GIB, 100)]}))
+        record["parts"][0]["cards"][0]["bytes"] = size
+        part = record["parts"][0]     # canonical: the flags stand behind the name
+        record["parts"][0] = {"part": part.pop("part"), "exclusive": True, "whole": True, **part}
+        binder.bind(self.kube, made, "n1", json.dumps(record, separators=(",", ":")))
+        self.ends_with_its_last_process(made)
+
+    def test_one_that_ignores_sigterm(self):
+        stubborn = slot_pod(self.name(), [container("main", ["sh", "-c", "trap '' TERM; ring-look; while :; do sleep 1; done"])],
+                            terminationGracePeriodSeconds=6)
+        made = self.start(stubborn, {"main": [(1, 4, 30)]})
+        name = made["metadata"]["name"]
+        self.wait_ready(name)
+        self.kube.delete("Pod", name, grace=6)
+        time.sleep(3)
+        self.assertEqual(len(self.carve.inspect()["slices"]), 1)
+        wait_for("gone", 30, lambda: self.kube.get("Pod", name) is None)
+        self.assert_nothing_held(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""What befalls a node that serves both doors: kubelet restarts beside a crash loop, a full disk, an expired token.
+
+CARVE_SOAK=1: the long versions.
+"""
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from ring import disaster, images  # noqa: E402
+from ring.slot_testing import SlotTest, container, slot_pod  # noqa: E402
+from ring.testing import main, pod, wait_for  # noqa: E402
+
+RESTARTS = 20 if os.environ.get("CARVE_SOAK") else 5
+LIST_WITHIN = 0.200     # seconds from the creation of the kubelet's socket (design 10)
+RECEIVED = re.compile(r"[IWE](\d{4} \d\d:\d\d:\d\d\.\d{6}).*Processed device updates for resource.*elasticgpu\.io/slot.*"
+                      r"totalCount=([1-9]\d*)")
+
+
+class BothDoors(SlotTest):
+    doors = "dra,slots"
+
+    def setUp(self):
+        super().setUp()
+        if self.node.pid("agent") is None:
+            self.carve.start_agent()
+
+    def container_id(self, name):
+        return self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"]
+
+    def fraction(self):
+        """A pod by the DRA door: (name, object)."""
+        name = self.name()
+        made = self.create(pod(name, image=images.PROGRAMS, claims={"gpu": self.template(memory="4Gi", cores="5")},
+                               command=["ring-look", "hold", "3600"], node="n1"))
+        return name, made
+
+    def said(self, made):
+        return [message for _, _, message in self.kube.events_of(made)]
+
+    # --- the kubelet -------------------------------------------------------------------------------------------------
+
+    def seconds_to_the_list(self, offset):
+        """From the socket's creation to the first full list, by the kubelet's own log."""
+        log = self.node.state.log("n1-kubelet")
+        socket = self.node.folder / "var-lib/kubelet/device-plugins/kubelet.sock"
+
+        def received():
+            with open(log, encoding="utf-8", errors="replace") as text:
+                text.seek(offset)
+                return next((found for line in text if (found := RECEIVED.search(line))), None)
+        found = wait_for("the kubelet has the list of slots", 30, received)
+        when = datetime.strptime(f"{datetime.now().year} {found.group(1)}", "%Y %m%d %H:%M:%S.%f").timestamp()
+        return when - socket.stat().st_ctime
+
+    def test_kubelet_restarted_under_pods_with_a_crash_loop(self):
+        steady = self.start(slot_pod(self.name()), {"main": [(0, 4, 5)]})["metadata"]["name"]
+        claimed, _ = self.fraction()
+        again = slot_pod(self.name(), [container("main", ["sh", "-c", "ring-look; sleep 1; exit 1"]),
+                                       container("beside")], restartPolicy="Always")
+        looping = self.start(again, {"main": [(1, 4, 5)], "beside": [(2, 4, 5)]})["metadata"]["name"]
+        for name in (steady, claimed):
+            self.wait_ready(name, 90)
+        wait_for("it has restarted", 90, lambda: [s for s in self.kube.get("Pod", looping)["status"]
+                                                  .get("containerStatuses", []) if s["restartCount"] > 0])
+        before = {name: self.container_id(name) for name in (steady, claimed)}
+        seconds = []
+        for _ in range(RESTARTS):
+            self.node.stop_kubelet()
+            offset = self.node.state.log("n1-kubelet").stat().st_size
+            self.node.start_kubelet()
+            seconds.append(self.seconds_to_the_list(offset))
+            time.sleep(2)   # the kubelet admits the node's pods anew about a second after its start
+            for name in (looping, steady, claimed):
+                self.assertNotEqual(self.phase(name), "Failed", self.describe(name))
+        print(f"{RESTARTS} restarts, socket to list: worst {max(seconds) * 1000:.0f} ms ", end="", flush=True)
+        self.assertEqual({name: self.container_id(name) for name in before}, before)
+        self.assertLessEqual(max(seconds), LIST_WITHIN, seconds)
+
+    # --- the disk ----------------------------------------------------------------------------------------------------
+
+    def test_disk_full_under_the_journal(self):
+        steady = self.start(slot_pod(self.name()), {"main": [(0, 4, 5)]})["metadata"]["name"]
+        self.wait_ready(steady)
+        before = self.container_id(steady)
+        self.carve.kill_agent()
+        try:
+            with disaster.full_disk(self.node, "/var/lib/carve") as filler:
+                self.carve.start_agent()
+                name, made = self.fraction()
+                wait_for("an event that names the disk", 60, lambda: [m for m in self.said(made) if "journal" in m and
+                                                                      "o space left" in m])
+                self.assertEqual(self.phase(name), "Pending")
+                self.assertEqual(len(self.carve.inspect()["slices"]), 1)    # nothing lost
+                filler.unlink()
+                self.wait_ready(name, 90)                                   # back by itself
+            self.assertEqual(self.container_id(steady), before)
+            self._clean()
+            self.created.clear()
+            self.assert_nothing_held()
+        finally:
+            self.carve.kill_agent()
+            self.node.run(["sh", "-c", "umount /var/lib/carve; rm -rf /var/lib/carve/journal.d; "
+                           "cp -a /var/lib/ring-full/journal.d /var/lib/carve/; umount /var/lib/ring-full"])
+            self.carve.start_agent()
+
+    # --- the token ---------------------------------------------------------------------------------------------------
+
+    def expired(self, token):
+        """The same token, signed by the same key, whose time was an hour ago."""
+        def packed(data):
+            return base64.urlsafe_b64encode(data).rstrip(b"=")
+        head, claims, _ = token.split(".")
+        content = json.loads(base64.urlsafe_b64decode(claims + "=="))
+        content.update(exp=int(time.time()) - 3600, iat=int(time.time()) - 7200, nbf=int(time.time()) - 7200)
+        signed = head.encode() + b"." + packed(json.dumps(content, separators=(",", ":")).encode())
+        key = self.ring.certificates.file("service-account.key")
+        signature = subprocess.run(["openssl", "dgst", "-sha256", "-sign", key], input=signed, check=True,
+                                   capture_output=True).stdout
+        return (signed + b"." + packed(signature)).decode()
+
+    def test_expired_token(self):
+        steady, _ = self.fraction()
+        self.wait_ready(steady)
+        before = self.container_id(steady)
+        path = self.node.folder / "agent-credentials" / "token"
+        good = path.read_text()
+        unfinished = path.with_name("token.unfinished")
+        unfinished.write_text(self.expired(good))
+        unfinished.rename(path)
+        try:
+            # The agent reads its token anew; a kept connection does not help it, every request carries one.
+            def refused():
+                name, made = self.fraction()
+                wait_for("prepared or refused", 60, lambda: self.phase(name) == "Running" or self.said(made)[1:])
+                return [m for m in self.said(made) if "nauthorized" in m] and name
+            name = wait_for("an event that names the refused token", 120, refused, every=3)
+            self.assertEqual(self.container_id(steady), before)
+        finally:
+            unfinished.write_text(good)
+            unfinished.rename(path)
+        self.wait_ready(name, 120)
+        self.assertEqual(self.container_id(steady), before)
+
+
+if __name__ == "__main__":
+    main()
