@@ -3,8 +3,9 @@ import http.client
 import json
 import ssl
 import threading
-import time
 from urllib.parse import urlencode
+
+from .process import until
 
 CORE = "/api/v1"
 RESOURCES = {       # kind -> (group and version, plural, namespaced); what the ring and its tests use
@@ -153,13 +154,8 @@ class Kube:
 
 
 def wait_for(what, seconds, condition, every=0.1):
-    """Polls the API. The condition's value; AssertionError that says what was waited for and what was seen."""
-    deadline = time.monotonic() + seconds
-    seen = None
-    while True:
-        seen = condition()
-        if seen:
-            return seen
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(every)
+    """Polls the API. The condition's value; AssertionError that says what was waited for."""
+    try:
+        return until(what, seconds, condition, every)
+    except TimeoutError as error:
+        raise AssertionError(str(error)) from None
