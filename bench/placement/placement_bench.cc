@@ -2,6 +2,7 @@
 // cards, in one run. The loop is the floor: it neither checks the request, nor scores, nor explains.
 #include <benchmark/benchmark.h>
 
+#include "core/cluster/cluster.h"
 #include "core/policy/policy.h"
 
 namespace carve {
@@ -99,6 +100,24 @@ void bench_book_and_free(benchmark::State& state) {
   }
 }
 
+/// All nodes of a cluster, as a filter call asks: every one that fits, and why the others do not.
+void bench_fit(benchmark::State& state) {
+  ClusterState cluster;
+  std::vector<std::string> names;
+  const NodeState node{machine(8, 4), {}};
+  for (std::int64_t i = 0; i < state.range(0); ++i) {
+    names.push_back("node-" + std::to_string(10000 + i));
+    cluster[names.back()] = node;
+  }
+  const Owner owner{OwnerKind::kPod, "bench"};
+  const std::vector<PartRequest> parts = {{"main", Phase::kRun, fraction()}};
+  for (auto _ : state) benchmark::DoNotOptimize(fit(cluster, owner, parts, names, kPolicies[0]));
+  state.counters["per_node"] = benchmark::Counter(
+      static_cast<double>(state.range(0)),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+BENCHMARK(bench_fit)->Arg(100)->Arg(1000)->Unit(benchmark::kMicrosecond);
 BENCHMARK(bench_first_fit)->Args({8, 8})->Args({16, 64});
 BENCHMARK_CAPTURE(bench_place, binpack, kPolicies[0])->Args({8, 8})->Args({16, 64});
 BENCHMARK_CAPTURE(bench_place, spread, kPolicies[1])->Args({8, 8})->Args({16, 64});
