@@ -1,0 +1,71 @@
+#include "app/control/extender.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "codec/extender/extender.h"
+
+namespace carve::control {
+namespace {
+
+constexpr std::int64_t kMost = 10;  // extender scores go from 0 to 10
+
+/// What the pod asks for, and which of the named nodes have it.
+struct Asked {
+  codec::ExtenderArgs args;
+  std::vector<PartRequest> parts;
+  Fit fit;
+};
+
+Result<Asked> ask(std::string_view call, const codec::DialectSettings& settings,
+                  const PolicyRow& policy, const Extender::Snapshot& snapshot) {
+  Asked asked;
+  CARVE_TRY(asked.args, codec::parse_extender_args(call));
+  CARVE_TRY(asked.parts, codec::requests_of(asked.args.pod, settings));
+  if (asked.parts.empty()) {
+    for (const auto& name : asked.args.names) asked.fit.nodes.push_back({name, 0});
+    return asked;
+  }
+  const Owner owner{OwnerKind::kPod, asked.args.pod.uid};
+  asked.fit = fit(*snapshot(), owner, asked.parts, asked.args.names, policy);
+  return asked;
+}
+
+}  // namespace
+
+std::string Extender::filter(std::string_view call) const {
+  codec::FilterAnswer answer;
+  const auto asked = ask(call, settings_, policy_, snapshot_);
+  if (!asked) {
+    answer.error = asked.error().what;
+    return codec::to_json(answer, {});
+  }
+  for (const auto& node : asked->fit.nodes) answer.names.push_back(node.node);
+  for (const auto& node : asked->fit.refused)
+    (node.final ? answer.hopeless : answer.failed)[node.node] = node.why;
+  return codec::to_json(answer, asked->args);
+}
+
+std::string Extender::prioritize(std::string_view call) const {
+  std::vector<codec::HostScore> scores;
+  const auto asked = ask(call, settings_, policy_, snapshot_);
+  if (!asked || asked->parts.empty()) return codec::to_json(scores);
+  const auto& nodes = asked->fit.nodes;
+  const FittingNode* best = choose_node(nodes);
+  const auto worst = std::min_element(
+      nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.score < b.score; });
+  for (const auto& node : nodes) {
+    std::int64_t score = kMost;
+    if (&node != best) {
+      const auto span = best->score - worst->score;
+      score = span == 0
+                  ? kMost - 1
+                  : static_cast<std::int64_t>(static_cast<__int128>(node.score - worst->score) *
+                                              (kMost - 1) / span);
+    }
+    scores.push_back({node.node, score});
+  }
+  return codec::to_json(scores);
+}
+
+}  // namespace carve::control

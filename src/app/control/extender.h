@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "codec/dialects/dialect.h"
+#include "core/cluster/cluster.h"
+#include "core/policy/policy.h"
+
+namespace carve::control {
+
+/// The answers to kube-scheduler's filter and prioritize calls. Pure computation on a snapshot: no
+/// call to anybody, nothing is set aside, so any replica may answer and a call that is repeated or
+/// lost does no harm. Safe from any thread.
+class Extender {
+ public:
+  /// `snapshot` gives the cluster as it is known now; what it points to never changes.
+  using Snapshot = std::function<std::shared_ptr<const ClusterState>()>;
+  Extender(codec::DialectSettings settings, const PolicyRow& policy, Snapshot snapshot)
+      : settings_(settings), policy_(policy), snapshot_(std::move(snapshot)) {}
+
+  /// Every node that serves the pod, and for each other one why not: hopeless ones apart, for which
+  /// nobody is evicted. A pod that asks for nothing of ours may go anywhere. What is wrong with the
+  /// call or the pod is in `Error`.
+  ///   cost    fit() and the JSON of both sides
+  [[nodiscard]] std::string filter(std::string_view call) const;
+  /// 10 for the engine's choice, at most 9 for all others: the scheduler's own scores, and its
+  /// coin, decide nothing. Empty for a call that cannot be read, which the scheduler takes as no
+  /// opinion.
+  [[nodiscard]] std::string prioritize(std::string_view call) const;
+
+ private:
+  codec::DialectSettings settings_;
+  const PolicyRow& policy_;
+  Snapshot snapshot_;
+};
+
+}  // namespace carve::control

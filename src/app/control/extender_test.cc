@@ -1,0 +1,68 @@
+#include "app/control/extender.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace carve::control {
+namespace {
+
+using testing::HasSubstr;
+
+NodeState node(std::uint64_t free_gib) {
+  NodeState state;
+  Card card;
+  card.id = CardId("GPU-0");
+  card.model = "NVIDIA T4";
+  card.memory = Bytes::gib(16);
+  EXPECT_TRUE(state.ledger.put_card(card));
+  if (free_gib < 16) {
+    EXPECT_TRUE(state.ledger.add({Slice{
+        {OwnerKind::kPod, "other"}, "c", card.id, Bytes::gib(16 - free_gib), CoreShare(1)}}));
+  }
+  return state;
+}
+
+std::string call(const std::string& limits, const std::string& names) {
+  return R"({"Pod":{"metadata":{"name":"p","uid":"u"},"spec":{"containers":[{"name":"c","resources":{"limits":{)" +
+         limits + R"(}}}]}},"NodeNames":[)" + names + "]}";
+}
+
+class ExtenderTest : public testing::Test {
+ protected:
+  std::shared_ptr<ClusterState> cluster_ = std::make_shared<ClusterState>(
+      ClusterState{{"full", node(1)}, {"half", node(8)}, {"idle", node(16)}});
+  Extender extender_{{}, kPolicies[0], [this] { return cluster_; }};
+  const std::string all_ = R"("full","half","idle","other")";
+};
+
+TEST_F(ExtenderTest, FilterNamesAllThatServeAndTellsHopelessFromFull) {
+  EXPECT_EQ(
+      extender_.filter(call(R"("aliyun.com/gpu-mem":"3")", all_)),
+      R"({"NodeNames":["half","idle"],"Nodes":null,)"
+      R"("FailedNodes":{"full":"no room for 3 GiB, besteffort: 1 card: largest free slice 1 GiB < 3 GiB"},)"
+      R"("FailedAndUnresolvableNodes":{"other":"no card of ours on it"},"Error":""})");
+}
+
+TEST_F(ExtenderTest, TheEnginesChoiceGetsTenAndNobodyElse) {
+  EXPECT_EQ(extender_.prioritize(call(R"("aliyun.com/gpu-mem":"3")", R"("half","idle")")),
+            R"([{"Host":"half","Score":10},{"Host":"idle","Score":0}])");
+  (*cluster_)["third"] = node(8);
+  EXPECT_EQ(extender_.prioritize(call(R"("aliyun.com/gpu-mem":"3")", R"("third","half")")),
+            R"([{"Host":"third","Score":9},{"Host":"half","Score":10}])");
+}
+
+TEST_F(ExtenderTest, APodWithoutCardsGoesAnywhere) {
+  EXPECT_THAT(extender_.filter(call(R"("cpu":"1")", all_)),
+              HasSubstr(R"("NodeNames":["full","half","idle","other"])"));
+  EXPECT_EQ(extender_.prioritize(call(R"("cpu":"1")", all_)), "[]");
+}
+
+TEST_F(ExtenderTest, NonsenseIsAnError) {
+  EXPECT_THAT(extender_.filter("{"), HasSubstr("no JSON"));
+  EXPECT_THAT(extender_.filter(call(R"("aliyun.com/gpu-mem":"10G")", all_)),
+              HasSubstr(R"(\"10G\" is not a whole number)"));
+  EXPECT_EQ(extender_.prioritize("{"), "[]");
+}
+
+}  // namespace
+}  // namespace carve::control
