@@ -17,12 +17,14 @@
 #include "adapter/cgroup/cgroup2.h"
 #include "adapter/cgroup/pod_groups.h"
 #include "adapter/files/journal_file.h"
+#include "adapter/files/known_cards_file.h"
 #include "adapter/mountns/enclosure.h"
 #include "adapter/mountns/library_store.h"
 #include "adapter/nvml/client.h"
 #include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
 #include "app/agent/agent.h"
+#include "codec/health/xid_policy_text.h"
 #include "adapter/kube/kube_client.h"
 #include "cmd/arbiter_main.h"
 #include "cmd/node_doors.h"
@@ -92,12 +94,23 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   config.version = std::string(kVersion) + " " + kCommit;
   config.page_abi = abi::kPageAbi;
   const auto installed = mountns::LibraryStore::install(library_source(options), options.libraries());
+  if (const auto boot = read_text("/proc/sys/kernel/random/boot_id"))
+    config.boot_id = boot->substr(0, boot->find('\n'));
   if (installed) {
     config.library_folder = *installed;
   } else {
     config.library_error = installed.error().what;
   }
   return config;
+}
+
+/// What XIDs mean: the built-in table, with the operator's file over it.
+///   errors  kInvalidArgument: every line that is wrong; those of reading it
+Result<XidPolicy> xid_policy_of(const HostOptions& options) {
+  if (options.health_policy.empty()) return built_in_xid_policy();
+  const auto text = read_text(options.health_policy);
+  if (!text) return fail_in("--health-policy", text.error());
+  return codec::parse_xid_policy(options.health_policy, *text, built_in_xid_policy());
 }
 
 /// The cgroup folder: the flag's, or "carve" below the cgroup2 mount.
@@ -191,6 +204,8 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
 
   Log log;
   SystemClock clock;
+  const auto xid_policy = xid_policy_of(options);
+  if (!xid_policy) return report(xid_policy.error());
   auto doors = doors_of(node, clock, log);
   if (!doors) return report(doors.error());
   const bool node_agent = doors->has_value();
@@ -207,14 +222,16 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   CdiFiles devices({options.cdi_dir, options.host_root, options.driver_uses, options.whole_dir()});
   ProcFs processes;
   PodGroups containers;
-  const AgentConfig config = config_of(options, !node_agent);
+  AgentConfig config = config_of(options, !node_agent);
+  config.xid_policy = *xid_policy;
+  KnownCardsFile known_cards(options.state_dir + "/cards.json");
   const std::string library = config.library_folder;
   Agent agent(config, AgentWorld{gpu, *pages, cgroups ? cgroups->get() : nullptr,
                                  cgroups ? std::string() : cgroups.error().what, journal, devices, processes,
                                  clock, log, [library](const std::string& driver_version) {
                                    return mountns::LibraryStore::make_links(library, driver_version);
                                  },
-                                 &containers});
+                                 &containers, &known_cards});
   if (auto restored = agent.restore(); !restored) return report(restored.error());
   auto server = api::Server::open(options.agent_socket(), agent, log);
   if (!server) return report(server.error());
@@ -224,6 +241,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     const std::jthread serving([&](const std::stop_token& stop) { (*server)->run(stop); });
     const std::jthread reaping([&](const std::stop_token& stop) { agent.run_reaper(stop); });
     const std::jthread watching([&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
+    const std::jthread judging([&](const std::stop_token& stop) { agent.run_health(stop); });
     std::atomic<bool> failed = false;
     std::jthread kubelet;
     if (*doors) {

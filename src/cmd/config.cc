@@ -102,6 +102,10 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
       return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
     }
     if (!flag_wins) *found->second = value;
+  } else if (key == "health-policy") {
+    if (value.empty() || value[0] != '/')
+      return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
+    if (!flag_wins) o->health_policy = value;
   } else if (key == "driver-mount") {
     if (value.empty() || value[0] != '/')
       return fail(Code::kInvalidArgument, "\"" + value + "\" is no absolute path");
@@ -118,7 +122,7 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
   } else {
     return fail(Code::kInvalidArgument,
                 "unknown key; legal are runtime-dir, state-dir, lib-dir, lib-source, driver-root, cdi-dir, "
-                "cgroup-root, host-root, driver-mount, driver-libraries, "
+                "cgroup-root, host-root, driver-mount, driver-libraries, health-policy, "
                 "allow, deny, on-memory-breach, on-compute-breach");
   }
   return {};

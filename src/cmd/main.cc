@@ -55,6 +55,10 @@ void host_flags(CLI::App* app, HostOptions* host, bool server) {
       ->capture_default_str();
   app->add_option("--cgroup-root", host->cgroup_root, "the slices' cgroups (default <cgroup2 mount>/carve)")
       ->type_name("FOLDER");
+  app->add_option("--health-policy", host->health_policy,
+                  "what the driver's error codes (XIDs) mean for a card; lines over the built-in table, see "
+                  "docs/health.md")
+      ->type_name("FILE");
   app->add_option("--driver-mount", host->driver_mounts,
                   "a path that the driver needs in containers besides; may be "
                   "given several times")
@@ -260,7 +264,8 @@ Result<void> check_folders(const HostOptions& host) {
       {"--runtime-dir", &host.runtime_dir}, {"--state-dir", &host.state_dir},
       {"--lib-dir", &host.lib_dir},         {"--lib-source", &host.lib_source},
       {"--driver-root", &host.driver_root}, {"--cdi-dir", &host.cdi_dir},
-      {"--cgroup-root", &host.cgroup_root}, {"--host-root", &host.host_root}};
+      {"--cgroup-root", &host.cgroup_root}, {"--host-root", &host.host_root},
+      {"--health-policy", &host.health_policy}};
   for (const auto& [flag, value] : folders) {
     const bool may_be_empty =
         value != &host.runtime_dir && value != &host.state_dir && value != &host.cdi_dir;

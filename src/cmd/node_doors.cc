@@ -21,6 +21,22 @@ Result<void> parse_doors(const std::string& words, DoorOptions* options) {
               "--doors: \"" + words.substr(0, 64) + "\"; legal are dra, slots and dra,slots");
 }
 
+namespace {
+
+/// Tells the kubelet's health stream at once what is new; by itself it repeats what it has every ten seconds.
+void tell_health(const doors::DraDoor& dra, kubelet::KubeletServer& serving, Clock& clock,
+                 const std::stop_token& stop) {
+  auto told = dra.health();
+  while (clock.sleep_for(std::chrono::milliseconds(500), stop)) {
+    auto now = dra.health();
+    if (now == told) continue;
+    told = std::move(now);
+    serving.changed();
+  }
+}
+
+}  // namespace
+
 Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api, Clock& clock, Log& log,
                        const std::stop_token& stop, doors::WaitingDra* early) {
   kubelet::KubeletServer* serving = nullptr;  // set before anybody steps
@@ -60,6 +76,7 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     if (options.dra) {
       threads.emplace_back([&](const std::stop_token& end) { publisher.run_watch(end); });
       threads.emplace_back([&](const std::stop_token& end) { publisher.run_writer(clock, end); });
+      threads.emplace_back([&](const std::stop_token& end) { tell_health(dra, *server, clock, end); });
     }
     if (options.slots) {
       threads.emplace_back([&](const std::stop_token& end) { pods.run([&] { slot_door.poke(); }, end); });

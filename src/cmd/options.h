@@ -36,6 +36,7 @@ struct HostOptions {
   std::vector<cdi::DriverUse> driver_uses;  // kinds of driver libraries besides those for compute
   std::vector<std::string> driver_mounts;  // what the driver needs in containers besides
   std::vector<AccessRule> access;          // who may ask; without any: group carve
+  std::string health_policy;               // file: what XIDs mean; empty: the built-in table
   BreachAction on_memory = BreachAction::kKill;
   BreachAction on_compute = BreachAction::kThrottle;
 

@@ -33,6 +33,7 @@ std::vector<std::string> host_flags(const HostOptions& host) {
   add("--lib-source", host.lib_source);
   add("--driver-root", host.driver_root);
   add("--cgroup-root", host.cgroup_root);
+  add("--health-policy", host.health_policy);
   add("--config", host.config);
   return flags;
 }

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "adapter/nvml/wire.h"
@@ -23,9 +24,13 @@ std::string driver_of_host() {
 }  // namespace
 
 int run_worker(const std::string& driver_root, const std::string& host_root) {
-  if (host_root.empty()) return nvml::run_worker(nvml::kWorkerSocket, driver_root);
+  const auto serve = [](const std::string& root) {
+    std::_Exit(nvml::run_worker(nvml::kWorkerSocket, nvml::kWorkerEvents, root));
+  };
+  if (host_root.empty()) serve(driver_root);
   if (const auto entered = enter_host_root(host_root); !entered) return report(entered.error());
-  return nvml::run_worker(nvml::kWorkerSocket, driver_root.empty() ? driver_of_host() : driver_root);
+  serve(driver_root.empty() ? driver_of_host() : driver_root);
+  return 0;
 }
 
 }  // namespace carve::cmd

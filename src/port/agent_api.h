@@ -80,7 +80,7 @@ struct SliceView {
   std::string id;
   std::string kind;  // run, device; of Kubernetes: pod, claim
   std::string name;
-  std::string state;  // starting, running, ending, or what the watchdog did
+  std::string state;  // starting, running, ending, or what the watchdog did; ", card unhealthy" where it is
   std::uint32_t uid = 0;
   bool whole = false;
   ShareClass share = ShareClass::kBurst;
@@ -99,6 +99,7 @@ struct CardView {
   std::uint32_t utilization_percent = 0;
   std::uint32_t temperature_c = 0;
   std::uint32_t power_mw = 0;
+  std::string remark;  // XIDs so far, and whether the driver tells them
   std::vector<ProcessView> foreign;  // on the card, in no slice: shown, never touched
 };
 

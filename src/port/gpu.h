@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,7 @@ struct GpuInventory {
   std::string cuda_version;  // "13.0"
   std::vector<Card> cards;
   std::vector<std::string> pci_bus_ids;  // one per card, same order
+  std::vector<CardId> unwatched;         // whose XIDs the driver does not tell
   LinkMatrix links;
   DriverFiles files;
 };
@@ -44,12 +47,19 @@ struct GpuProcess {
 /// One card's use by the driver's word.
 struct GpuUsage {
   CardId card;
-  Health health;
+  bool lost = false;                      // the driver says so, or that it needs a reset
+  std::optional<std::uint32_t> recovery;  // what the driver recommends to do (0: nothing); nullopt: it tells none
   Bytes used;
   std::uint32_t utilization_percent = 0;
   std::uint32_t temperature_c = 0;
   std::uint32_t power_mw = 0;
   std::vector<GpuProcess> processes;
+};
+
+/// The driver reports a critical error of a card, unasked.
+struct GpuEvent {
+  CardId card;
+  std::uint32_t xid = 0;
 };
 
 /// The driver's management library, behind a process that can be killed. Every call has a deadline of its own
@@ -61,6 +71,12 @@ class Gpu {
   virtual Result<GpuInventory> inventory() = 0;
   /// All cards of the last inventory. Errors as inventory().
   virtual Result<std::vector<GpuUsage>> usage() = 0;
+  /// What the driver reported since the last call, in order; waits up to `timeout` for the first. Nothing that the
+  /// library handed out is lost, also when it is started anew; what happens while it is away, it does not hand out.
+  /// From one thread; beside the calls above.
+  virtual std::vector<GpuEvent> wait_events(std::chrono::milliseconds timeout) = 0;
+  /// The next call opens the library anew: the way to see a card that was lost and is back.
+  virtual void renew() = 0;
   [[nodiscard]] virtual GpuState state() const = 0;
   [[nodiscard]] virtual std::string reason() const = 0;  // empty when kOk
 };

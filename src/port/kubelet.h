@@ -33,6 +33,7 @@ struct DeviceHealthView {
   std::string device;
   bool ok = true;
   std::string message;
+  friend bool operator==(const DeviceHealthView&, const DeviceHealthView&) = default;
 };
 
 /// What the kubelet asks of a DRA driver. Called on threads that may block; several at once. Every claim of

@@ -53,6 +53,7 @@ json::value value_of(const CardView& c) {
                       {"memory_bytes", c.card.memory.count()},
                       {"healthy", c.card.health.ok},
                       {"health_reason", c.card.health.reason},
+                      {"remark", c.remark},
                       {"numa_node", c.card.numa_node},
                       {"minor", c.card.minor},
                       {"pci_bus_id", c.pci_bus_id},
@@ -125,6 +126,7 @@ Result<CardView> card_from(const json::value& value) {
   c.card.memory = f.bytes("memory_bytes");
   c.card.health.ok = f.flag("healthy");
   c.card.health.reason = f.text("health_reason");
+  c.remark = f.text("remark");
   c.card.numa_node = static_cast<int>(f.integer("numa_node"));
   c.card.minor = static_cast<int>(f.integer("minor"));
   c.pci_bus_id = f.text("pci_bus_id");

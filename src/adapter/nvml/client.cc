@@ -55,7 +55,12 @@ LinkMatrix links_of(const std::vector<WireCard>& cards) {
 }  // namespace
 
 NvmlClient::NvmlClient(NvmlWorkerOptions options, const Clock& clock, Log& log)
-    : options_(std::move(options)), clock_(clock), log_(log), back_off_(options_.back_off) {}
+    : options_(std::move(options)), clock_(clock), log_(log), back_off_(options_.back_off) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;  // start() says so
+  events_ = Fd(ends[0]);
+  workers_events_ = Fd(ends[1]);
+}
 
 NvmlClient::~NvmlClient() {
   if (worker_.pidfd) {
@@ -99,8 +104,36 @@ void NvmlClient::drop(GpuState state, const std::string& why) {
   set_state(state, why);
 }
 
+std::vector<GpuEvent> NvmlClient::wait_events(std::chrono::milliseconds timeout) {
+  std::vector<GpuEvent> events;
+  pollfd item = {events_.get(), POLLIN, 0};
+  ::poll(&item, 1, static_cast<int>(timeout.count()));
+  nvml::WireEvent wire;
+  for (;;) {
+    const ssize_t n = ::recv(events_.get(), &wire, sizeof(wire), MSG_DONTWAIT);
+    if (n != sizeof(wire) || wire.magic != nvml::kWireMagic) return events;
+    events.push_back({CardId(text_of(wire.uuid)), wire.xid});
+  }
+}
+
+void NvmlClient::renew() {
+  const std::lock_guard lock(mutex_);
+  if (!socket_) return;
+  socket_.reset();  // by which it ends
+  if (!wait_gone(worker_, std::chrono::milliseconds(100))) send_signal(worker_, SIGKILL);
+  static_cast<void>(wait_gone(worker_, std::chrono::milliseconds(100)));
+  worker_ = Child();
+  worker_pid_ = 0;
+  cards_.clear();
+  generation_ = 0;
+}
+
 Result<void> NvmlClient::start() {
   if (socket_) return {};
+  if (!events_) {
+    set_state(GpuState::kAbsent, "no sockets for the NVML worker");
+    return fail(Code::kResourceExhausted, reason());
+  }
   if (clock_.now() < not_before_) {
     return fail(state_ == GpuState::kHanging ? Code::kDeadlineExceeded : Code::kUnavailable, reason());
   }
@@ -114,7 +147,7 @@ Result<void> NvmlClient::start() {
   ::setsockopt(theirs.get(), SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
   auto child = spawn({.program = options_.program,
                       .args = options_.args,
-                      .keep = {theirs.get()},
+                      .keep = {theirs.get(), workers_events_.get()},
                       .log_file = options_.log_file,
                       .own_session = true,
                       .die_with_parent = true});
@@ -205,6 +238,7 @@ Result<GpuInventory> NvmlClient::inventory_locked() {
     cards_.push_back(card.id);
     result.cards.push_back(card);
     result.pci_bus_ids.push_back(text_of(cards.back().bus_id));
+    if (cards.back().watched == 0) result.unwatched.push_back(card.id);
   }
   result.links = links_of(cards);
   generation_ = header.generation;
@@ -229,7 +263,8 @@ Result<GpuUsage> NvmlClient::usage_of(std::size_t card) {
   const auto wire = record_at<WireUsage>(bytes, sizeof(WireHeader));
   GpuUsage usage;
   usage.card = cards_[card];
-  if (wire.lost != 0) usage.health = {false, "the card is lost or needs a reset (driver's word)"};
+  usage.lost = wire.lost != 0;
+  if (wire.recovery != nvml::kNoRecovery) usage.recovery = wire.recovery;
   usage.used = Bytes(wire.used_bytes);
   usage.utilization_percent = wire.utilization_percent;
   usage.temperature_c = wire.temperature_c;

@@ -33,6 +33,8 @@ class NvmlClient final : public Gpu {
 
   Result<GpuInventory> inventory() override;
   Result<std::vector<GpuUsage>> usage() override;
+  std::vector<GpuEvent> wait_events(std::chrono::milliseconds timeout) override;
+  void renew() override;
   [[nodiscard]] GpuState state() const override { return state_.load(); }
   [[nodiscard]] std::string reason() const override;
   /// PID of the living worker, 0 when there is none (tests stop it).
@@ -52,6 +54,9 @@ class NvmlClient final : public Gpu {
   std::mutex mutex_;  // one call at a time
   Child worker_;
   Fd socket_;
+  // One pair for all workers: what a worker told before it died is still there.
+  Fd events_;
+  Fd workers_events_;
   std::uint32_t sequence_ = 0;
   std::uint64_t generation_ = 0;
   std::vector<CardId> cards_;

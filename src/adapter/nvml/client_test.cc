@@ -19,7 +19,8 @@ const int kPlayed = [] {
   const auto zero = line.find('\0');
   if (zero != std::string::npos && line.compare(zero + 1, 11, "nvml-worker") == 0) {
     const auto second = line.find('\0', zero + 1);
-    std::_Exit(carve::nvml::run_worker(carve::nvml::kWorkerSocket, line.substr(second + 1).c_str()));
+    std::_Exit(carve::nvml::run_worker(carve::nvml::kWorkerSocket, carve::nvml::kWorkerEvents,
+                                       line.substr(second + 1).c_str()));
   }
   return 0;
 }();
@@ -128,8 +129,65 @@ TEST_F(NvmlClientTest, ALostCardIsUnhealthyAndTheOtherOneGoesOn) {
   set("lost");
   const auto usage = client.usage();
   ASSERT_TRUE(usage);
-  EXPECT_TRUE((*usage)[0].health.ok);
-  EXPECT_FALSE((*usage)[1].health.ok);
+  EXPECT_FALSE((*usage)[0].lost);
+  EXPECT_TRUE((*usage)[1].lost);
+}
+
+TEST_F(NvmlClientTest, ACardWithoutEventsIsUnwatchedAndNothingElse) {
+  NvmlClient client(options(), clock_, log_);
+  const auto inventory = client.inventory();
+  ASSERT_TRUE(inventory) << inventory.error().what;
+  EXPECT_EQ(inventory->unwatched, std::vector<CardId>{CardId("GPU-fake-1")});
+  EXPECT_EQ((*client.usage())[0].recovery, 1U);
+  EXPECT_EQ((*client.usage())[1].recovery, std::nullopt) << "a driver that does not know the field";
+}
+
+TEST_F(NvmlClientTest, XidsComeUnaskedAndNoneThatWasToldIsLostWithItsWorker) {
+  NvmlClient client(options(), clock_, log_);
+  ASSERT_TRUE(client.usage());
+  set("xid 79");
+  std::vector<GpuEvent> events;
+  while (events.empty()) events = client.wait_events(std::chrono::seconds(20));
+  EXPECT_EQ(events[0].card.str(), "GPU-fake-0");
+  EXPECT_EQ(events[0].xid, 79U);
+  // Told, not yet read; then the worker is killed.
+  set("xid 48");
+  ::usleep(200'000);
+  ::kill(client.worker_pid(), SIGKILL);
+  EXPECT_FALSE(client.usage());
+  events = client.wait_events(std::chrono::seconds(20));
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events[0].xid, 48U);
+  // Its successor watches too.
+  set("ok");
+  ASSERT_TRUE(ask_until_ok(client));
+  while (!client.wait_events(std::chrono::milliseconds(100)).empty()) {
+  }
+  set("xid 62");
+  for (events.clear(); events.empty();) events = client.wait_events(std::chrono::seconds(20));
+  EXPECT_EQ(events[0].xid, 62U);
+}
+
+TEST_F(NvmlClientTest, AHangingLibraryDelaysNoEventThatItTold) {
+  NvmlClient client(options(), clock_, log_);
+  ASSERT_TRUE(client.usage());
+  set("xid 31");
+  const auto events = client.wait_events(std::chrono::seconds(20));
+  ASSERT_FALSE(events.empty());
+  set("hang");
+  EXPECT_EQ(client.usage().error().code, Code::kDeadlineExceeded);
+  EXPECT_TRUE(client.wait_events(std::chrono::milliseconds(0)).size() < 100) << "and it does not block";
+}
+
+TEST_F(NvmlClientTest, RenewedItIsAnotherWorkerAtTheNextCall) {
+  NvmlClient client(options(), clock_, log_);
+  ASSERT_TRUE(client.usage());
+  const pid_t first = client.worker_pid();
+  client.renew();
+  EXPECT_NE(::kill(first, 0), 0);
+  EXPECT_EQ(client.state(), GpuState::kOk) << "nothing is wrong";
+  ASSERT_TRUE(client.usage());
+  EXPECT_NE(client.worker_pid(), first);
 }
 
 }  // namespace

@@ -201,6 +201,19 @@ void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector
 
 }  // namespace
 
+namespace {
+
+/// What the driver recommends to do with the card: the best single truth about it, from a driver that has it.
+std::uint32_t recovery_of(const Api& api, Device device) {
+  FieldValue field = {};
+  field.field = kFieldRecoveryAction;
+  if (api.field_values == nullptr || api.field_values(device, 1, &field) != kSuccess || field.status != kSuccess)
+    return kNoRecovery;
+  return static_cast<std::uint32_t>(field.value);
+}
+
+}  // namespace
+
 int take_inventory(const Library& library, Handles* handles, WireMachine* machine,
                    std::vector<WireCard>* cards, std::string* what) {
   const Api& api = library.api;
@@ -239,6 +252,7 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
   const Api& api = library.api;
   const Device device = handles->devices[card];
   *usage = {};
+  usage->recovery = kNoRecovery;
   processes->clear();
   MemoryV2 v2 = {};
   v2.version = static_cast<unsigned>(sizeof(MemoryV2)) | 2U << 24U;
@@ -255,6 +269,7 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
     return kSuccess;
   }
   if (status != kSuccess) return status;
+  usage->recovery = recovery_of(api, device);
   Utilization rates = {};
   if (api.utilization != nullptr && api.utilization(device, &rates) == kSuccess) {
     usage->utilization_percent = std::min(100U, rates.gpu);

@@ -63,6 +63,11 @@ Api resolve_all(void* h) {
   resolve(h, api.common_ancestor, {"nvmlDeviceGetTopologyCommonAncestor"});
   resolve(h, api.p2p_status, {"nvmlDeviceGetP2PStatus"});
   resolve(h, api.nvlink_state, {"nvmlDeviceGetNvLinkState"});
+  resolve(h, api.field_values, {"nvmlDeviceGetFieldValues"});
+  resolve(h, api.event_set_create, {"nvmlEventSetCreate"});
+  resolve(h, api.supported_events, {"nvmlDeviceGetSupportedEventTypes"});
+  resolve(h, api.register_events, {"nvmlDeviceRegisterEvents"});
+  resolve(h, api.event_wait, {"nvmlEventSetWait_v2", "nvmlEventSetWait"});
   return api;
 }
 

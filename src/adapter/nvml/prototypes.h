@@ -18,6 +18,7 @@ enum Status : int {
   kNotFound = 6,
   kInsufficientSize = 7,
   kDriverNotLoaded = 9,
+  kTimeout = 10,
   kLibraryNotFound = 12,
   kFunctionNotFound = 13,
   kGpuIsLost = 15,
@@ -55,6 +56,23 @@ struct ProcessSample {
 };
 static_assert(sizeof(ProcessSample) == 32);
 
+struct FieldValue {  // of nvmlDeviceGetFieldValues
+  std::uint32_t field, scope;
+  std::int64_t time_us, latency_us;
+  std::uint32_t type, status;
+  std::uint64_t value;
+};
+static_assert(sizeof(FieldValue) == 40);
+inline constexpr std::uint32_t kFieldRecoveryAction = 230;
+struct EventSetHandle;
+using EventSet = EventSetHandle*;
+struct EventData {  // of nvmlEventSetWait_v2; the older form writes the first three only
+  Device device;
+  std::uint64_t type, data;
+  std::uint32_t gpu_instance, compute_instance;
+};
+static_assert(sizeof(EventData) == 32);
+
 /// The symbols, as found. Names are the exact exported ones.
 struct Api {
   int (*init)() = nullptr;
@@ -83,6 +101,11 @@ struct Api {
   int (*common_ancestor)(Device, Device, int*) = nullptr;
   int (*p2p_status)(Device, Device, int, int*) = nullptr;
   int (*nvlink_state)(Device, unsigned, unsigned*) = nullptr;
+  int (*field_values)(Device, int, FieldValue*) = nullptr;
+  int (*event_set_create)(EventSet*) = nullptr;
+  int (*supported_events)(Device, unsigned long long*) = nullptr;
+  int (*register_events)(Device, unsigned long long, EventSet) = nullptr;
+  int (*event_wait)(EventSet, EventData*, unsigned) = nullptr;
 };
 
 }  // namespace carve::nvml

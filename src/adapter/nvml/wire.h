@@ -11,6 +11,8 @@ inline constexpr std::uint32_t kWireMagic = 0x4e564143;  // "CAVN"
 inline constexpr std::size_t kMaxCards = 64;
 inline constexpr std::size_t kMaxProcesses = 2048;
 inline constexpr int kWorkerSocket = 3;  // the descriptor that the worker finds its end at
+inline constexpr int kWorkerEvents = 4;  // where it tells what happens, unasked
+inline constexpr std::uint32_t kNoRecovery = ~0U;  // the driver recommends nothing and does not say so
 
 enum class Op : std::uint32_t { kInventory = 1, kUsage = 2 };
 
@@ -45,6 +47,7 @@ struct WireCard {
   char architecture[16];
   char compute_capability[16];
   char pcie_root[16];  // "0000:17"
+  std::uint32_t watched;  // not 0: the driver tells its XIDs
   std::uint8_t link_level[kMaxCards];
   std::uint8_t link_lanes[kMaxCards];
 };
@@ -65,6 +68,14 @@ struct WireUsage {
   std::uint32_t power_mw;
   std::uint32_t lost;  // the card answers GPU_IS_LOST
   std::uint32_t processes;
+  std::uint32_t recovery;  // recommended action; kNoRecovery: not told
+};
+
+/// Unasked, on the events' socket: an XID of a card.
+struct WireEvent {
+  std::uint32_t magic = kWireMagic;
+  std::uint32_t xid = 0;
+  char uuid[96] = {};
 };
 
 struct WireProcess {

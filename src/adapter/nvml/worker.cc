@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "adapter/nvml/events.h"
 #include "adapter/nvml/inventory.h"
 #include "adapter/nvml/library.h"
 #include "adapter/nvml/wire.h"
@@ -16,7 +17,8 @@ namespace {
 
 class Worker {
  public:
-  Worker(int socket_fd, std::string driver_root) : fd_(socket_fd), driver_root_(std::move(driver_root)) {}
+  Worker(int socket_fd, int events_fd, std::string driver_root)
+      : fd_(socket_fd), events_fd_(events_fd), driver_root_(std::move(driver_root)) {}
 
   int run() {
     WireRequest request;
@@ -59,6 +61,7 @@ class Worker {
         return send_parts(header, nullptr, 0);
       }
       library_ = std::move(*opened);
+      events_ = new EventWatch(*library_, events_fd_);
     }
     WireMachine machine;
     std::vector<WireCard> cards;
@@ -67,6 +70,7 @@ class Worker {
     if (status != kSuccess) {
       return send_parts(failed(request, status, what + ": " + describe(library_->api, status)), nullptr, 0);
     }
+    events_->register_cards(handles_.devices, &cards);
     WireHeader header;
     header.sequence = request.sequence;
     header.generation = handles_.generation;
@@ -97,13 +101,18 @@ class Worker {
   }
 
   int fd_;
+  int events_fd_;
   std::string driver_root_;
   std::optional<Library> library_;
   Handles handles_;
+  EventWatch* events_ = nullptr;  // its thread ends with the process
 };
 
 }  // namespace
 
-int run_worker(int socket_fd, const std::string& driver_root) { return Worker(socket_fd, driver_root).run(); }
+int run_worker(int socket_fd, int events_fd, const std::string& driver_root) {
+  auto* worker = new Worker(socket_fd, events_fd, driver_root);  // outlives this call: so does its second thread
+  return worker->run();
+}
 
 }  // namespace carve::nvml

@@ -11,7 +11,10 @@ constexpr std::chrono::milliseconds kWaitStep{200};
 }  // namespace
 
 Agent::Agent(AgentConfig config, AgentWorld world)
-    : config_(std::move(config)), world_(std::move(world)), watchdog_(config_.bounds) {}
+    : config_(std::move(config)),
+      world_(std::move(world)),
+      watchdog_(config_.bounds),
+      books_(config_.xid_policy) {}
 
 Result<Grant> Agent::allocate(const Caller& caller, const AllocateRequest& request,
                               const std::function<bool()>& gone) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/agent/access.h"
+#include "app/agent/card_watch.h"
 #include "app/agent/slice_table.h"
 #include "app/agent/watchdog.h"
 #include "base/clock.h"
@@ -21,6 +22,7 @@
 #include "port/agent_api.h"
 #include "port/cgroups.h"
 #include "port/containers.h"
+#include "port/known_cards_store.h"
 #include "port/node_journal.h"
 #include "port/node_slices.h"
 #include "port/pages.h"
@@ -43,12 +45,12 @@ struct AgentConfig {
   BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
   BreachAction on_compute = BreachAction::kThrottle;
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
-  Clock::Duration arbiter_settles =
-      std::chrono::seconds(1);  // before its word on who is registered counts
+  Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its word on who is registered counts
   WatchBounds bounds;
   bool gives_cards = true;  // false: only the doors of Kubernetes do, allocate() refuses
   Clock::Duration last_process = std::chrono::seconds(1);  // how long unprepare() waits for it
-  std::string version;
+  XidPolicy xid_policy = built_in_xid_policy();
+  std::string boot_id, version;  // the kernel's: a reboot resets cards; Carve's
   std::uint32_t page_abi = 0;
 };
 
@@ -66,12 +68,12 @@ struct AgentWorld {
   /// Makes the link names for this driver version in the library folder.
   std::function<Result<void>(const std::string& driver_version)> prepare_links;
   Containers* containers = nullptr;  // nullptr: no kubelet's cgroups can be seen here
+  KnownCardsStore* known_cards = nullptr;  // nullptr: with the driver away at the start no card is known
 };
 
-/// The ledger's one writer on a machine without Kubernetes. Order of every change: journal
-/// (synced), cgroup, pages, answer; and back: pages, cgroup, ledger, journal. So whatever dies
-/// where, what the journal holds covers all that runs, and restore() takes away what does not run.
-/// Safe from any thread.
+/// The ledger's one writer on a machine without Kubernetes. Order of every change: journal (synced), cgroup,
+/// pages, answer; and back: pages, cgroup, ledger, journal. So whatever dies where, what the journal holds
+/// covers all that runs, and restore() takes away what does not run. Safe from any thread.
 class Agent final : public AgentApi, public NodeSlices {
  public:
   Agent(AgentConfig config, AgentWorld world);
@@ -94,15 +96,16 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] std::vector<Slice> held() const override;
   [[nodiscard]] GpuInventory cards() const override;
 
-  /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a
-  /// second.
+  /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a second.
   void reap();
-  /// One round of the second line, and of healing what was away. Takes as long as the driver's
-  /// library does.
+  /// One round of the second line, and of healing what was away. Takes as long as the driver's library does.
   void watch();
-  /// The two loops, until `stop`.
+  /// What the driver reported, and how it is: the verdicts on all cards. Never waits for the driver.
+  void judge_cards(const std::vector<GpuEvent>& events);
+  /// The three loops, until `stop`.
   void run_reaper(const std::stop_token& stop);
   void run_watch(Clock& clock, const std::stop_token& stop);
+  void run_health(const std::stop_token& stop);
 
  private:
   // lifecycle.cc; under commit_
@@ -120,10 +123,8 @@ class Agent final : public AgentApi, public NodeSlices {
   Result<std::string> device_id_for(const PrepareRequest& request);
   Result<Prepared> prepare_new(LiveSlice slice);
   Result<Prepared> prepare_again(const LiveSlice& there, const LiveSlice& wanted);
-  [[nodiscard]] const LiveSlice* part_of(const Owner& owner,
-                                         const std::string& part) const;  // under state_
-  [[nodiscard]] std::vector<Slice> slices_beside(
-      const LiveSlice& slice) const;  // its owner's others; under state_
+  [[nodiscard]] const LiveSlice* part_of(const Owner& owner, const std::string& part) const;  // under state_
+  [[nodiscard]] std::vector<Slice> slices_beside(const LiveSlice& slice) const;  // its owner's others; under state_
   Result<void> remember_pods(const std::string& id, const std::vector<std::string>& pods);
   Result<std::string> next_device_id();
   Result<void> set_names_aside();
@@ -131,8 +132,7 @@ class Agent final : public AgentApi, public NodeSlices {
   // ending.cc; under commit_
   Result<std::vector<PodProcess>> pod_processes() const;
   Result<std::set<std::int32_t>> holders_of(const std::set<std::string>& ids,
-                                            const Result<std::vector<PodProcess>>& pods,
-                                            bool part_only);
+                                            const Result<std::vector<PodProcess>>& pods, bool part_only);
   Result<void> note_ending(const Owner& owner, std::set<std::string>* ids);
   Result<void> end_owner(const Owner& owner, const Result<std::vector<PodProcess>>& pods);
   void end_ended();
@@ -141,8 +141,13 @@ class Agent final : public AgentApi, public NodeSlices {
   Result<void> adopt_inventory();
   Result<void> restore_records();
   void reconcile_pages(const std::vector<PageSlice>& present);
+  // health.cc
+  bool apply_verdicts();  // true: a card is well again
+  void recall_cards(), remember_cards();
+  [[nodiscard]] GpuInventory with_missing(GpuInventory fresh);
   // watch.cc
   [[nodiscard]] std::vector<std::string> slices_of_process(std::int32_t pid) const;
+  void look_for_lost();
   [[nodiscard]] std::string slice_on(const std::vector<std::string>& ids, const CardId& card) const;
   std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage);
   void look_at_pages();
@@ -170,10 +175,8 @@ class Agent final : public AgentApi, public NodeSlices {
   std::string journal_error_;
   std::string arbiter_error_;
   Code arbiter_code_ = Code::kUnavailable;
-  std::map<std::pair<std::string, std::size_t>, Bytes>
-      overheads_;  // of the last round; watch() only
-  bool arbiter_ok_ = false;
-  bool arbiter_asked_ = false;
+  std::map<std::pair<std::string, std::size_t>, Bytes> overheads_;  // of the last round; watch() only
+  bool arbiter_ok_ = false, arbiter_asked_ = false;
   Clock::Time arbiter_since_{};  // answers since then
   GpuState gpu_state_seen_ = GpuState::kStarting;
   std::uint32_t waiting_ = 0;
@@ -189,8 +192,8 @@ class Agent final : public AgentApi, public NodeSlices {
     std::set<std::string> groups;  // of containers; empty: the slice's own cgroup
   };
   std::map<std::string, Frozen> frozen_;  // by slice
-  std::set<std::string>
-      put_;  // under commit_: pages this agent has asked for, whose duplicates it keeps
+  std::set<std::string> put_;  // under commit_: pages this agent has asked for, whose duplicates it keeps
+  CardBooks books_;
   bool inventory_stale_ = true;  // of the watching thread
 };
 

@@ -269,6 +269,7 @@ GpuInventory Agent::cards() const {
       known->health = state.card.health;
       continue;
     }
+    if (books_.stand_ins.count(state.card.id) != 0) continue;  // nothing is known of it that could be offered
     seen.cards.push_back(state.card);
     seen.pci_bus_ids.emplace_back();
   }

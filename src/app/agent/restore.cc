@@ -46,40 +46,39 @@ Result<void> Agent::adopt_inventory() {
     }
   }
   const std::lock_guard lock(state_);
+  const auto now = world_.clock.now();
   for (const auto& card : inventory->cards) {
+    books_.stand_ins.erase(card.id);
     if (auto put = ledger_.put_card(card); !put) {
       world_.log.error("card is not used", {{"card", card.id.str()}, {"error", put.error().what}});
     }
   }
-  // A card that the driver does not list any more is unhealthy, or gone when nobody holds on it.
-  std::vector<CardId> missing;
-  for (const auto& state : ledger_.cards()) {
-    const bool listed = std::any_of(inventory->cards.begin(), inventory->cards.end(),
-                                    [&](const Card& card) { return card.id == state.card.id; });
-    if (!listed) missing.push_back(state.card.id);
-  }
-  for (const auto& card : missing) {
-    if (!ledger_.remove_card(card)) {
-      static_cast<void>(ledger_.set_health(card, {false, "the driver does not list it any more"}));
-    }
-  }
-  inventory_ = std::move(*inventory);
+  books_.watch.listed(*inventory, now);
+  books_.watch.driver(GpuState::kOk, "", now);
+  inventory_ = with_missing(std::move(*inventory));
+  books_.driver_known = true;
+  books_.listed_at = now;
+  static_cast<void>(apply_verdicts());
   return {};
 }
 
 Result<void> Agent::restore_records() {
   const JournalState journal = world_.journal.state();
   const std::lock_guard lock(state_);
+  std::map<CardId, Bytes> held_on;
+  for (const auto& held : slices_of(journal)) held_on[held.card] += held.memory;
   for (auto& slice : slices_in(journal)) {
     slice.made = world_.clock.now();
     slice.joined = slice.keep;  // its pages are asked for at once, not when it has settled
     for (const auto& held : slice.slices) {
       if (ledger_.find(held.card) != nullptr) continue;
-      // The driver does not list it now (or hangs): the slice keeps its place on the card's stand-in.
+      // The driver does not list it now (or hangs), and nothing is remembered of it: the slice keeps its place on
+      // a stand-in, as large as what is held there.
       Card stand_in;
       stand_in.id = held.card;
       stand_in.model = "unknown";
-      stand_in.memory = Bytes::max();
+      stand_in.memory = std::max(held_on[held.card], Bytes::mib(1));
+      books_.stand_ins.insert(held.card);
       stand_in.health = {false, "not listed by the driver since the agent started"};
       CARVE_TRY_VOID(ledger_.put_card(stand_in));
     }
@@ -96,7 +95,7 @@ void Agent::publish_devices() {
   std::vector<SliceDevice> publish;
   {
     const std::lock_guard lock(state_);
-    if (inventory_.cards.empty()) return;  // what the driver's files are is not known yet
+    if (!books_.driver_known) return;  // what the driver's files are is not known yet
     for (const auto& [id, slice] : slices_) {
       if (slice.keep && !slice.ending) publish.push_back(device_of(slice));
     }
@@ -114,12 +113,14 @@ Result<void> Agent::restore() {
     const std::lock_guard lock(state_);
     run_number_ = static_cast<std::uint32_t>(random());
   }
+  recall_cards();
   if (auto cards = adopt_inventory(); !cards) {
     world_.log.warn("cards are not known yet", {{"reason", cards.error().what}});
   } else {
     inventory_stale_ = false;
   }
   CARVE_TRY_VOID(restore_records());
+  judge_cards({});
   // Processes without a record would have a card that nobody gave them.
   if (world_.cgroups != nullptr) {
     CARVE_TRY(const auto groups, world_.cgroups->list());

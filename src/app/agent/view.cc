@@ -108,6 +108,7 @@ Result<AgentView> Agent::view(const Caller& /*caller*/) {
       card.temperature_c = usage.temperature_c;
       card.power_mw = usage.power_mw;
     }
+    card.remark = books_.watch.remark(state.card.id);
     for (const auto& s : sightings_) {
       if (s.card != state.card.id || slices_.count(s.slice) != 0) continue;
       auto process = process_view(world_.processes, s.process.pid);
@@ -118,8 +119,14 @@ Result<AgentView> Agent::view(const Caller& /*caller*/) {
     }
     view.cards.push_back(std::move(card));
   }
-  for (const auto& [id, slice] : slices_)
+  for (const auto& [id, slice] : slices_) {
     view.slices.push_back(slice_view(slice, sightings_, world_.processes));
+    const bool sick = std::any_of(slice.slices.begin(), slice.slices.end(), [this](const Slice& held) {
+      const CardState* state = ledger_.find(held.card);
+      return state != nullptr && !state->card.health.ok;
+    });
+    if (sick) view.slices.back().state += ", card unhealthy";
+  }
   view.events.assign(events_.begin(), events_.end());
   return view;
 }

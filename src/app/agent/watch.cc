@@ -108,7 +108,26 @@ void Agent::look_at_pages() {
   if (pages) reconcile_pages(*pages);
 }
 
+/// A card that is not listed may be the next time; one that is lost is seen again only by a library opened anew.
+void Agent::look_for_lost() {
+  constexpr Clock::Duration kListAgain = std::chrono::seconds(2);
+  constexpr Clock::Duration kRenewAgain = std::chrono::seconds(30);
+  const auto now = world_.clock.now();
+  bool lost = false;
+  {
+    const std::lock_guard lock(state_);
+    lost = books_.watch.any_lost(now);
+    if (books_.watch.any_unlisted() && now - books_.listed_at >= kListAgain) inventory_stale_ = true;
+  }
+  if (!lost) books_.renewed_at = now;
+  if (!lost || now - books_.renewed_at < kRenewAgain) return;
+  books_.renewed_at = now;
+  world_.gpu.renew();
+  inventory_stale_ = true;
+}
+
 void Agent::watch() {
+  look_for_lost();
   // After a driver that was away (or replaced) the cards may be others.
   if (inventory_stale_ || world_.gpu.state() != GpuState::kOk) {
     inventory_stale_ = !adopt_inventory().has_value();
@@ -156,7 +175,8 @@ void Agent::watch() {
     if (usage) {
       usage_ = std::move(*usage);
       sightings_ = sightings;
-      for (const auto& card : usage_) static_cast<void>(ledger_.set_health(card.card, card.health));
+      books_.watch.used(usage_, world_.clock.now());
+      static_cast<void>(apply_verdicts());
     }
     // Without the arbiter nobody can be told from a process that never said hello.
     if (usage && pages_known) breaches = watchdog_.judge(watched, sightings, world_.clock.now());

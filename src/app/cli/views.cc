@@ -37,6 +37,7 @@ std::string card_line(const CardView& card) {
   if (!card.pci_bus_id.empty()) text += "  " + card.pci_bus_id;
   if (card.card.numa_node >= 0) text += fmt::format("  NUMA {}", card.card.numa_node);
   if (!card.card.health.ok) text += "  UNHEALTHY: " + card.card.health.reason;
+  if (!card.remark.empty()) text += "  (" + card.remark + ")";
   return text + "\n";
 }
 

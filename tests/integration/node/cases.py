@@ -606,7 +606,7 @@ class SkipTest(Exception):
     pass
 
 
-def main():
+def main(cases=Cases):
     bin_dir = sys.argv[sys.argv.index("--bin") + 1]
     name = sys.argv[-1]
     if os.geteuid() != 0:
@@ -618,7 +618,7 @@ def main():
     enter_private_namespace()
     machine = Machine(bin_dir)
     try:
-        getattr(Cases(machine), name)()
+        getattr(cases(machine), name)()
     except SkipTest as skip:
         print(f"SKIPPED: {skip}")
         return 77

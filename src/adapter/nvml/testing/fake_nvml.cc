@@ -8,18 +8,33 @@
 #include <cstring>
 
 namespace {
-bool mode_is(const char* word) {
-  const char* path = std::getenv("FAKE_NVML_MODE");
-  if (path == nullptr) return std::strcmp(word, "ok") == 0;
-  std::FILE* file = std::fopen(path, "r");
+struct Mode {
   char text[32] = "ok";
+};
+Mode mode() {
+  Mode now;
+  const char* path = std::getenv("FAKE_NVML_MODE");
+  std::FILE* file = path != nullptr ? std::fopen(path, "r") : nullptr;
   if (file != nullptr) {
-    if (std::fgets(text, sizeof(text), file) == nullptr) text[0] = 0;
+    if (std::fgets(now.text, sizeof(now.text), file) == nullptr) now.text[0] = 0;
     std::fclose(file);
   }
-  return std::strcmp(word, text) == 0;
+  return now;
 }
+bool mode_is(const char* word) { return std::strcmp(word, mode().text) == 0; }
 std::uintptr_t index_of(void* device) { return reinterpret_cast<std::uintptr_t>(device) - 1; }
+struct Event {
+  void* device;
+  std::uint64_t type, data;
+  unsigned gi, ci;
+};
+struct Field {
+  unsigned id, scope;
+  std::int64_t time, latency;
+  unsigned type;
+  int status;
+  std::uint64_t value;
+};
 struct Process {
   unsigned pid;
   std::uint64_t used;
@@ -75,6 +90,38 @@ int nvmlDeviceGetMemoryInfo(void* device, std::uint64_t* info) {
   info[1] = 15ULL << 30U;
   info[2] = 1ULL << 30U;
   return 0;
+}
+int nvmlDeviceGetFieldValues(void* device, int, Field* fields) {
+  fields[0].status = index_of(device) == 0 ? 0 : 3;
+  fields[0].value = 1;
+  return 0;
+}
+int nvmlEventSetCreate(void** set) {
+  *set = set;
+  return 0;
+}
+int nvmlDeviceGetSupportedEventTypes(void* device, unsigned long long* types) {
+  *types = index_of(device) == 0 ? 0x1f : 0x7;  // the second card tells no XIDs
+  return 0;
+}
+int nvmlDeviceRegisterEvents(void* device, unsigned long long types, void*) {
+  return index_of(device) == 0 && types == 8 ? 0 : 3;
+}
+// One XID at each change of the file to "xid <code>".
+int nvmlEventSetWait_v2(void*, Event* event, unsigned timeout_ms) {
+  static char last[32] = "";
+  for (unsigned waited = 0; waited < timeout_ms; waited += 10) {
+    const Mode now = mode();
+    unsigned code = 0;
+    const bool fresh = std::strcmp(now.text, last) != 0;
+    std::memcpy(last, now.text, sizeof(last));
+    if (fresh && std::sscanf(now.text, "xid %u", &code) == 1) {
+      *event = {reinterpret_cast<void*>(std::uintptr_t{1}), 8, code, ~0U, ~0U};
+      return 0;
+    }
+    ::usleep(10'000);
+  }
+  return 10;
 }
 int nvmlDeviceGetTopologyCommonAncestor(void*, void*, int* level) {
   *level = 50;

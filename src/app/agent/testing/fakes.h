@@ -3,8 +3,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/agent/agent.h"
@@ -41,10 +43,14 @@ class FakeGpu final : public Gpu {
       GpuUsage usage;
       usage.card = card.id;
       usage.processes = processes[card.id.str()];
+      usage.lost = lost.count(card.id.str()) != 0;
+      usage.recovery = recovery[card.id.str()];
       all.push_back(usage);
     }
     return all;
   }
+  std::vector<GpuEvent> wait_events(std::chrono::milliseconds) override { return std::exchange(events, {}); }
+  void renew() override { ++renewed; }
   [[nodiscard]] GpuState state() const override { return now_state; }
   [[nodiscard]] std::string reason() const override {
     return now_state == GpuState::kOk ? "" : "no driver";
@@ -52,6 +58,10 @@ class FakeGpu final : public Gpu {
   GpuInventory listed;
   GpuState now_state = GpuState::kOk;
   std::map<std::string, std::vector<GpuProcess>> processes;
+  std::set<std::string> lost;
+  std::map<std::string, std::optional<std::uint32_t>> recovery;  // none: a driver that tells no recommendation
+  std::vector<GpuEvent> events;
+  int renewed = 0;
 };
 
 class FakePages final : public Pages {

@@ -1,0 +1,17 @@
+#include "adapter/files/known_cards_file.h"
+
+#include "adapter/process/text_file.h"
+#include "codec/health/known_cards_text.h"
+
+namespace carve {
+
+Result<KnownCards> KnownCardsFile::load() {
+  CARVE_TRY(const auto text, read_text(path_));
+  return codec::parse_known_cards(text);
+}
+
+Result<void> KnownCardsFile::save(const KnownCards& cards) {
+  return replace_file(path_, codec::encode_known_cards(cards), 0600);
+}
+
+}  // namespace carve

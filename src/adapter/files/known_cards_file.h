@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "port/known_cards_store.h"
+
+namespace carve {
+
+/// What the agent remembers of its cards, as one small JSON file that is replaced whole (codec/health).
+class KnownCardsFile final : public KnownCardsStore {
+ public:
+  explicit KnownCardsFile(std::string path) : path_(std::move(path)) {}
+  Result<KnownCards> load() override;
+  Result<void> save(const KnownCards& cards) override;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace carve

@@ -1,0 +1,153 @@
+#include "core/health/card_health.h"
+
+#include <gtest/gtest.h>
+
+namespace carve {
+namespace {
+
+using std::chrono::seconds;
+
+class CardHealthTest : public testing::Test {
+ protected:
+  void xid(std::uint32_t code) { card.saw_xid(code, built_in_xid_policy().row(code), now); }
+  void look(std::optional<std::uint32_t> recovery = 0, bool lost = false, bool listed = true) {
+    card.looked({listed, lost, recovery}, now);
+  }
+  /// So many seconds, asked once in each.
+  void pass(int count, std::optional<std::uint32_t> recovery = 0) {
+    for (int i = 0; i < count; ++i) {
+      now += seconds(1);
+      look(recovery);
+    }
+  }
+  CardCondition condition() const { return card.condition(now); }
+  std::string reason() const { return card.health(now).reason; }
+
+  CardHealth card;
+  Clock::Time now{seconds(100)};
+};
+
+TEST_F(CardHealthTest, IsUnknownUntilItWasSeen) {
+  EXPECT_EQ(condition(), CardCondition::kUnknown);
+  EXPECT_FALSE(card.health(now).ok);
+  look();
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+  EXPECT_EQ(card.health(now), Health{});
+}
+
+TEST_F(CardHealthTest, AProgramsErrorIsCountedAndHarmsNothing) {
+  look();
+  for (const std::uint32_t code : {13U, 31U, 43U, 45U, 63U, 94U, 31U}) xid(code);
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+  EXPECT_EQ(card.counts().at(31), 2U);
+  EXPECT_EQ(card.counts().at(45), 1U);
+}
+
+TEST_F(CardHealthTest, AnUnexpectedXidHealsWhenItHasBeenQuiet) {
+  look();
+  xid(58);
+  EXPECT_EQ(reason(), "XID 58");
+  pass(59);
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy);
+  xid(58);
+  pass(59);
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy) << "the second one counts anew";
+  pass(1);
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+}
+
+TEST_F(CardHealthTest, AResetHasToHaveBeenByTheDriversWord) {
+  look();
+  xid(48);
+  EXPECT_EQ(reason(), "XID 48: double-bit ECC error; it needs a reset");
+  pass(3600, 1);
+  EXPECT_EQ(reason(), "XID 48: double-bit ECC error; the driver recommends a reset of the card");
+  EXPECT_EQ(card.held(), HeldXid{48});
+  pass(5, 0);
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy) << "not before it is settled";
+  pass(3, 0);
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+  EXPECT_EQ(card.held(), std::nullopt);
+}
+
+TEST_F(CardHealthTest, ADriverThatRecommendsNothingNeverSaysThatAResetWas) {
+  look(std::nullopt);
+  xid(64);
+  pass(7200, std::nullopt);
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy);
+  now += seconds(1);
+  look(std::nullopt, false, false);
+  EXPECT_EQ(condition(), CardCondition::kLost);
+  pass(1, std::nullopt);
+  EXPECT_EQ(condition(), CardCondition::kHealthy) << "away and back: it was reset";
+}
+
+TEST_F(CardHealthTest, ALostCardIsLostUntilItAnswers) {
+  look();
+  xid(79);
+  EXPECT_EQ(condition(), CardCondition::kLost);
+  now += seconds(1);
+  look();  // an answer that was on its way
+  EXPECT_EQ(reason(), "XID 79: fallen off the bus");
+  now += seconds(1);
+  look(std::nullopt, true);
+  EXPECT_EQ(condition(), CardCondition::kLost);
+  pass(2);
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+}
+
+TEST_F(CardHealthTest, WithoutAnyXidTheDriversWordIsEnough) {
+  look(2);
+  EXPECT_EQ(reason(), "the driver recommends a reboot of the node");
+  look(0, true);
+  EXPECT_EQ(reason(), "lost, by the driver's word");
+  look(0, false, false);
+  EXPECT_EQ(condition(), CardCondition::kLost);
+  look();
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+}
+
+TEST_F(CardHealthTest, ADriverThatIsAwayPutsItInDoubtAfterAWhile) {
+  look();
+  card.driver_away("NVML hangs", now);
+  now += seconds(2);
+  EXPECT_EQ(condition(), CardCondition::kHealthy) << "a worker that is started anew";
+  now += seconds(1);
+  EXPECT_EQ(condition(), CardCondition::kUnknown);
+  EXPECT_EQ(reason(), "NVML hangs");
+  card.driver_away("", now);
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+}
+
+TEST_F(CardHealthTest, WhatNeedsAResetOutlivesTheProcess) {
+  card.restore({48}, built_in_xid_policy().row(48), now);
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy);
+  pass(10, 1);
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy);
+  pass(8);
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+  card.restore({13}, built_in_xid_policy().row(13), now);
+  EXPECT_EQ(condition(), CardCondition::kHealthy) << "the policy has been changed meanwhile";
+}
+
+TEST(XidPolicy, TheTableIsTheCataloguesClasses) {
+  const auto& policy = built_in_xid_policy();
+  const std::map<XidAction, std::vector<std::uint32_t>> expected = {
+      {XidAction::kApplication, {8,   11,  13,  25,  31,  32,  39,  40,  41,  60,  68,  69,  70,  71,
+                                 72,  75,  76,  77,  80,  82,  83,  84,  85,  86,  88,  89,  94,  96,
+                                 97,  98,  99,  100, 101, 102, 103, 104, 105, 126, 127, 128, 129, 130,
+                                 131, 132, 133, 134, 135, 139}},
+      {XidAction::kReset, {46,  48,  54,  62,  64,  74,  78,  95,  109, 110, 119, 120, 136,
+                           140, 143, 144, 145, 146, 147, 148, 149, 150, 155, 156, 158, 162}},
+      {XidAction::kLost, {79, 151, 160}},
+      {XidAction::kIgnore, {14,  37,  38,  43,  44,  45,  63,  66,  67,  92, 93,
+                           106, 107, 121, 137, 141, 152, 153, 154, 157, 161}}};
+  std::map<XidAction, std::vector<std::uint32_t>> found;
+  for (std::uint32_t xid = 1; xid <= kMostXid; ++xid) {
+    if (policy.row(xid).action != XidAction::kUnhealthy) found[policy.row(xid).action].push_back(xid);
+  }
+  EXPECT_EQ(found, expected);
+}
+
+}  // namespace
+}  // namespace carve

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/health/card_health.h"
+#include "core/model/card.h"
+
+namespace carve {
+
+/// A card as the driver described it when it last did. Its health is not among it, but for what only a reset ends.
+struct KnownCard {
+  Card card;
+  std::string pci_bus_id;
+  std::optional<HeldXid> held;
+  friend bool operator==(const KnownCard&, const KnownCard&) = default;
+};
+
+/// What an agent remembers of its cards: with the driver away at its start they are still these, of this size.
+struct KnownCards {
+  std::string boot_id;  // of the boot in which it was written: a reboot resets cards
+  std::string driver_version;
+  std::string cuda_version;
+  std::string cuda_file;  // the driver's own files
+  std::string nvml_file;
+  std::vector<KnownCard> cards;
+  friend bool operator==(const KnownCards&, const KnownCards&) = default;
+};
+
+}  // namespace carve
