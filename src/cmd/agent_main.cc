@@ -24,8 +24,10 @@
 #include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
 #include "app/agent/agent.h"
+#include "app/node/node_report.h"
 #include "codec/health/xid_policy_text.h"
 #include "adapter/kube/kube_client.h"
+#include "adapter/kubelet/runtime_asked.h"
 #include "cmd/arbiter_main.h"
 #include "cmd/node_doors.h"
 #include "cmd/options.h"
@@ -179,12 +181,17 @@ struct Doors {
 
 /// nullopt: no node, no doors.
 ///   errors  kInvalidArgument: the flags, or the kubeconfig; kNotFound: neither a kubeconfig nor a pod's account
-Result<std::optional<Doors>> doors_of(const NodeOptions& node, Clock& clock, Log& log) {
+Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions& node, Clock& clock, Log& log) {
   if (node.name.empty()) return std::nullopt;
   Doors doors;
   doors.options.node = node.name;
   doors.options.kubelet_dir = node.kubelet_dir;
   doors.options.unique = node.instance;
+  doors.options.cdi_dir = host.cdi_dir;
+  for (const auto& socket : node.runtime_socket.empty() ? kubelet::usual_runtime_sockets()
+                                                        : std::vector<std::string>{node.runtime_socket})
+    doors.options.runtime_sockets.push_back(host.host_root + socket);
+  CARVE_TRY(doors.options.totals, node::total_names(node.totals));
   CARVE_TRY_VOID(parse_doors(node.doors, &doors.options));
   CARVE_TRY(doors.api, kube::open(node.kubeconfig, clock, log));
   return doors;
@@ -206,7 +213,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   SystemClock clock;
   const auto xid_policy = xid_policy_of(options);
   if (!xid_policy) return report(xid_policy.error());
-  auto doors = doors_of(node, clock, log);
+  auto doors = doors_of(options, node, clock, log);
   if (!doors) return report(doors.error());
   const bool node_agent = doors->has_value();
   std::unique_ptr<TakeOver> early;

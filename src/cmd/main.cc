@@ -116,6 +116,12 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
   app->add_option("--kubelet-dir", node->kubelet_dir, "the kubelet's --root-dir")
       ->type_name("FOLDER")
       ->capture_default_str();
+  app->add_option("--runtime-socket", node->runtime_socket, "the container runtime's CRI socket; where it usually is")
+      ->type_name("FILE");
+  app->add_option("--totals", node->totals,
+                  "extended resources to keep on the Node (elasticgpu.io/gpu, gpu-core, gpu-memory): only where "
+                  "admission turns them into slots")
+      ->type_name("LIST");
   app->add_option("--instance", node->instance, "a word of this agent's own in its sockets' names: the pod's UID")
       ->type_name("WORD");
 }

@@ -6,12 +6,34 @@
 
 #include "adapter/kubelet/kubelet_server.h"
 #include "adapter/kubelet/pod_resources.h"
+#include "adapter/kubelet/runtime_asked.h"
 #include "app/doors/device_names.h"
 #include "app/doors/dra_door.h"
 #include "app/doors/slice_publisher.h"
 #include "app/doors/slot_door.h"
+#include "app/node/node_report.h"
 
 namespace carve::cmd {
+namespace {
+
+kubelet::KubeletServer::Doors sockets_of(const DoorOptions& options, doors::DraDoor* dra,
+                                         doors::SlotDoor* slots) {
+  kubelet::KubeletServer::Doors doors;
+  const std::string driver(doors::kDriver);
+  if (options.dra) {
+    doors.dra = dra;
+    doors.dra_sockets = {driver, options.kubelet_dir + "/plugins/" + driver,
+                         options.kubelet_dir + "/plugins_registry",
+                         options.unique.empty() ? "agent" : options.unique};
+  }
+  if (options.slots) {
+    doors.slots = slots;
+    doors.slot_socket = {doors::kSlotResource, options.device_plugins, "carve-slots.sock"};
+  }
+  return doors;
+}
+
+}  // namespace
 
 Result<void> parse_doors(const std::string& words, DoorOptions* options) {
   options->dra = words == "dra" || words == "dra,slots" || words == "slots,dra";
@@ -40,46 +62,50 @@ void tell_health(const doors::DraDoor& dra, kubelet::KubeletServer& serving, Clo
 Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api, Clock& clock, Log& log,
                        const std::stop_token& stop, doors::WaitingDra* early) {
   kubelet::KubeletServer* serving = nullptr;  // set before anybody steps
-  doors::Notices notices(api, options.node, clock, log);
-  doors::DraDoor dra(options.node, {slices, api, notices, clock, log});
-  doors::SlicePublisher publisher(options.node, slices, api, log, [&serving] {
+  const auto registered = [&serving] {
     return serving != nullptr && serving->seen().dra_registered;
-  });
-  kubelet::KubeletAsked kubelet(options.kubelet_dir, options.device_plugins);
+  };
+  doors::Notices notices(api, options.node, clock, log);
   doors::NodePods pods(options.node, api);
-  doors::SlotDoor slot_door({slices, kubelet, pods, notices, clock, log, [&serving] {
-                               if (serving != nullptr) serving->changed();
-                             }});
+  kubelet::RuntimeAsked runtime(options.runtime_sockets);
+  doors::SlicePublisher* cards = nullptr;
+  node::NodeReport report(
+      options.node,
+      {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals,
+       [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }});
+  const auto shut = [&report] { return report.shut(); };
+  doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
+  doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut);
+  if (options.dra) cards = &publisher;
+  kubelet::KubeletAsked kubelet(options.kubelet_dir, options.device_plugins);
+  const auto list_changed = [&serving] {
+    if (serving != nullptr) serving->changed();
+  };
+  report.ask_runtime();
+  doors::SlotDoor slot_door({slices, kubelet, pods, notices, clock, log, list_changed, shut});
   if (options.slots) slot_door.restore();
-
-  kubelet::KubeletServer::Doors doors;
-  const std::string driver(doors::kDriver);
-  if (options.dra) {
-    doors.dra = &dra;
-    doors.dra_sockets = {driver, options.kubelet_dir + "/plugins/" + driver,
-                         options.kubelet_dir + "/plugins_registry",
-                         options.unique.empty() ? "agent" : options.unique};
-  }
-  if (options.slots) {
-    doors.slots = &slot_door;
-    doors.slot_socket = {doors::kSlotResource, options.device_plugins, "carve-slots.sock"};
-  }
-  CARVE_TRY(const auto server, kubelet::KubeletServer::open(doors, log));
+  CARVE_TRY(const auto server,
+            kubelet::KubeletServer::open(sockets_of(options, &dra, &slot_door), log));
   serving = server.get();
 
-  // The server's thread is the last to be stopped: its destructor waits for calls that the doors answer.
+  // The server's thread is the last to be stopped: its destructor waits for calls that the doors
+  // answer.
   std::optional<std::jthread> sockets;
   sockets.emplace([&](const std::stop_token& end) { server->run(end); });
   {
     const std::jthread telling([&](const std::stop_token& end) { notices.run(end); });
     std::vector<std::jthread> threads;
+    threads.emplace_back([&](const std::stop_token& end) { report.run_node_watch(end); });
+    threads.emplace_back([&](const std::stop_token& end) { report.run_gpu_watch(end); });
+    threads.emplace_back([&](const std::stop_token& end) { report.run(end); });
+    threads.emplace_back(
+        [&](const std::stop_token& end) { pods.run([&] { slot_door.poke(); }, end); });
     if (options.dra) {
       threads.emplace_back([&](const std::stop_token& end) { publisher.run_watch(end); });
       threads.emplace_back([&](const std::stop_token& end) { publisher.run_writer(clock, end); });
       threads.emplace_back([&](const std::stop_token& end) { tell_health(dra, *server, clock, end); });
     }
     if (options.slots) {
-      threads.emplace_back([&](const std::stop_token& end) { pods.run([&] { slot_door.poke(); }, end); });
       threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
     }
     if (early != nullptr && options.dra) early->lead_to(dra);

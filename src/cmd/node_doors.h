@@ -2,6 +2,7 @@
 
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "app/doors/waiting_dra.h"
 #include "base/clock.h"
@@ -17,9 +18,13 @@ struct DoorOptions {
   std::string node;  // the Node's name; also the pool's
   bool dra = true;
   bool slots = true;
-  std::string kubelet_dir = "/var/lib/kubelet";  // plugins, plugins_registry, pod-resources below it
+  std::string kubelet_dir =
+      "/var/lib/kubelet";  // plugins, plugins_registry, pod-resources below it
   // Compiled into the kubelet: it does not follow its --root-dir. Another one for tests only.
   std::string device_plugins = "/var/lib/kubelet/device-plugins";
+  std::string cdi_dir = "/var/run/cdi";      // as the runtime sees it
+  std::vector<std::string> runtime_sockets;  // of the container runtime, as this process sees them
+  std::vector<std::string> totals;           // extended resources to keep on the Node
   std::string unique;  // in the DRA sockets' names: the pod's UID; empty: "agent"
 };
 

@@ -92,6 +92,8 @@ struct NodeOptions {
   std::string kubeconfig;  // empty: as a pod of the cluster
   std::string doors = "dra,slots";
   std::string kubelet_dir = "/var/lib/kubelet";
+  std::string runtime_socket;  // of the container runtime; empty: where they usually have it
+  std::string totals;          // extended resources to keep on the Node, as a list
   std::string instance;  // in the names of the DRA door's sockets: two agents during an upgrade
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -21,6 +22,23 @@ struct PrepareRequest {
 
 struct Prepared {
   std::string device;  // fully qualified CDI name, published: a runtime that resolves it finds the slice
+};
+
+/// A slice, and what people call it.
+struct HeldSlice {
+  Slice slice;
+  std::string label;  // as in PrepareRequest
+  bool ending = false;
+  friend bool operator==(const HeldSlice&, const HeldSlice&) = default;
+};
+
+/// What keeps this node from giving cards, in words for people; an empty text: nothing.
+struct NodeTroubles {
+  GpuState gpu = GpuState::kOk;
+  std::string gpu_reason;
+  std::string arbiter;
+  std::string journal;
+  std::string library;
 };
 
 /// What the kubelet's two doors ask of the node: one prepare, whichever door somebody came through. Safe from
@@ -45,6 +63,13 @@ class NodeSlices {
   virtual Result<void> unprepare(const Owner& owner) = 0;
   /// The owners that hold something here, each with its slices, ending ones included.
   [[nodiscard]] virtual std::vector<Slice> held() const = 0;
+  /// The same with what people call them.
+  [[nodiscard]] virtual std::vector<HeldSlice> holdings() const {
+    std::vector<HeldSlice> all;
+    for (auto& slice : held()) all.push_back({std::move(slice), {}, false});
+    return all;
+  }
+  [[nodiscard]] virtual NodeTroubles troubles() const { return {}; }
   /// The cards as last seen; a card that is lost stays, with its health.
   [[nodiscard]] virtual GpuInventory cards() const = 0;
 };

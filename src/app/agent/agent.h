@@ -82,18 +82,18 @@ class Agent final : public AgentApi, public NodeSlices {
   /// driver or an arbiter that is away is no error; it heals later.
   ///   errors  kDataLoss: the journal's slices contradict each other
   Result<void> restore();
-
   Result<Grant> allocate(const Caller& caller, const AllocateRequest& request,
                          const std::function<bool()>& gone) override;
   Result<void> join(const Caller& caller, const std::string& slice) override;
   Result<void> release(const Caller& caller, const std::string& slice, bool kill) override;
   Result<AgentView> view(const Caller& caller) override;
-
   // prepare.cc
   Result<std::string> promise_device() override;
   Result<Prepared> prepare(const PrepareRequest& request) override;
   Result<void> unprepare(const Owner& owner) override;
   [[nodiscard]] std::vector<Slice> held() const override;
+  [[nodiscard]] std::vector<HeldSlice> holdings() const override;
+  [[nodiscard]] NodeTroubles troubles() const override;
   [[nodiscard]] GpuInventory cards() const override;
 
   /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a second.

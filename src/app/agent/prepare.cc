@@ -259,6 +259,27 @@ std::vector<Slice> Agent::held() const {
   return held;
 }
 
+std::vector<HeldSlice> Agent::holdings() const {
+  std::vector<HeldSlice> all;
+  const std::lock_guard lock(state_);
+  for (const auto& [id, slice] : slices_) {
+    for (const auto& one : slice.slices) all.push_back({one, slice.name, slice.ending});
+  }
+  return all;
+}
+
+NodeTroubles Agent::troubles() const {
+  NodeTroubles troubles;
+  troubles.gpu = world_.gpu.state();
+  troubles.gpu_reason = world_.gpu.reason();
+  troubles.library = config_.library_error;
+  const std::lock_guard lock(state_);
+  if (arbiter_asked_ && !arbiter_ok_)
+    troubles.arbiter = arbiter_error_.empty() ? "it does not answer" : arbiter_error_;
+  troubles.journal = journal_error_;
+  return troubles;
+}
+
 GpuInventory Agent::cards() const {
   const std::lock_guard lock(state_);
   GpuInventory seen = inventory_;

@@ -20,7 +20,8 @@ std::string claim_path(const std::string& space, const std::string& name) {
 std::string_view cure(Code code) {
   switch (code) {
     case Code::kResourceExhausted:
-      return "another owner holds it: `carve inspect` on the node says who; the kubelet tries again";
+      return "another owner holds it: `carve inspect` on the node says who; the kubelet tries "
+             "again";
     case Code::kUnavailable:
     case Code::kDeadlineExceeded:
       return "the kubelet tries again; `carve doctor` on the node says what is away";
@@ -40,7 +41,8 @@ bool holds(const std::vector<Slice>& held, const std::string& uid) {
   });
 }
 
-/// A claim whose card broke after it was allocated does not start on it; one that runs there is left alone.
+/// A claim whose card broke after it was allocated does not start on it; one that runs there is
+/// left alone.
 Result<void> check_health(const std::vector<PlannedPart>& parts, const GpuInventory& cards) {
   for (const auto& part : parts) {
     for (const auto& slice : part.request.slices) {
@@ -73,35 +75,42 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
   auto text = world_.api.get(claim_path(ref.space, ref.name));
   if (!text) {
     const auto code = text.error().code;
-    if (code == Code::kUnavailable || code == Code::kDeadlineExceeded || code == Code::kResourceExhausted) {
+    if (code == Code::kUnavailable || code == Code::kDeadlineExceeded ||
+        code == Code::kResourceExhausted) {
       const std::lock_guard lock(mutex_);
-      if (const auto known = answered_.find(ref.uid); known != answered_.end()) return known->second;
+      if (const auto known = answered_.find(ref.uid); known != answered_.end())
+        return known->second;
     }
     world_.log.warn("claim not read", {{"claim", context}, {"error", text.error().what}});
+    world_.notices.refused(context + ": not read: " + text.error().what);
     return fail_in(context, text.error());
   }
   auto claim = codec::parse_claim(*text);
   if (!claim) return fail_in(context, claim.error());
   claim->space = ref.space;
   if (claim->uid != ref.uid) {
-    return fail(
-        Code::kAborted,
-        fmt::format("{}: the kubelet asks for UID {}, the API server has another claim of that name, UID {}",
-                    context, ref.uid, claim->uid));
+    return fail(Code::kAborted, fmt::format("{}: the kubelet asks for UID {}, the API server has "
+                                            "another claim of that name, UID {}",
+                                            context, ref.uid, claim->uid));
   }
   const auto cards = world_.slices.cards();
   auto parts = plan_claim(*claim, node_, cards);
   if (parts && !holds(world_.slices.held(), ref.uid)) {
-    if (const auto healthy = check_health(*parts, cards); !healthy) parts = tl::unexpected(healthy.error());
+    const auto shut = world_.shut ? world_.shut() : std::string();
+    if (!shut.empty()) {
+      parts = fail(Code::kFailedPrecondition, shut);
+    } else if (const auto healthy = check_health(*parts, cards); !healthy)
+      parts = tl::unexpected(healthy.error());
   }
-  auto answer =
-      parts ? bring_up(*claim, *parts) : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
+  auto answer = parts ? bring_up(*claim, *parts)
+                      : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
   if (!answer) {
     tell_refused(*claim, answer.error());
     return fail_in(context, answer.error());
   }
   tell_ready(*claim, *parts);
   const std::lock_guard lock(mutex_);
+  refused_.erase(ref.uid);
   answered_[ref.uid] = *answer;
   return answer;
 }
@@ -117,11 +126,13 @@ Result<std::vector<ClaimDevice>> DraDoor::bring_up(const codec::Claim& claim,
       if (!known) {
         const auto undone = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
         if (!undone)
-          world_.log.warn("half a claim stays", {{"claim", claim.uid}, {"error", undone.error().what}});
+          world_.log.warn("half a claim stays",
+                          {{"claim", claim.uid}, {"error", undone.error().what}});
       }
       return fail_in("request " + part.request.slices.front().part, prepared.error());
     }
-    // One CDI device carries the part with all its cards; a container gets those of all its devices.
+    // One CDI device carries the part with all its cards; a container gets those of all its
+    // devices.
     part.devices.front().cdi = {prepared->device};
     devices.insert(devices.end(), part.devices.begin(), part.devices.end());
   }
@@ -135,6 +146,7 @@ DraCalls::PerClaim<void> DraDoor::unprepare(const std::vector<ClaimRef>& claims)
     if (done) {
       const std::lock_guard lock(mutex_);
       answered_.erase(claim.uid);
+      refused_.erase(claim.uid);
     } else {
       world_.log.warn("claim not ended",
                       {{"claim", claim.space + "/" + claim.name}, {"error", done.error().what}});
@@ -159,7 +171,8 @@ void DraDoor::tell_ready(const codec::Claim& claim, const std::vector<PlannedPar
       const auto& device = part.devices[i];
       const auto& slice = part.request.slices[i];
       const auto key = fmt::format("{}/{}/{}", device.pool, device.device, device.share);
-      all_known = all_known && std::find(claim.ready.begin(), claim.ready.end(), key) != claim.ready.end();
+      all_known =
+          all_known && std::find(claim.ready.begin(), claim.ready.end(), key) != claim.ready.end();
       devices.push_back(
           {std::string(kDriver), device.pool, device.device, device.share, true, "Prepared",
            fmt::format("{} of {}", described(slice), slice.card.str()),
@@ -167,28 +180,55 @@ void DraDoor::tell_ready(const codec::Claim& claim, const std::vector<PlannedPar
                        to_canonical(slice.memory), slice.compute.hundredths(), slice.whole)});
     }
   }
-  if (all_known) return;
-  world_.notices.post("claim status",
-                      [path = claim_path(claim.space, claim.name) + "/status",
-                       body = codec::claim_status_body(claim, devices, rfc3339(world_.clock.wall_now()))](
-                          KubeApi& api) -> Result<void> {
-                        CARVE_TRY(const auto written,
-                                  api.patch(path, KubePatch::kApply, body,
-                                            {{"fieldManager", "carve-agent"}, {"force", "true"}}));
-                        static_cast<void>(written);
-                        return {};
-                      });
+  if (!all_known) post_status(claim, devices);
+}
+
+/// Opaque parameters that a client wrote with blanks in them make the server (1.36) take every JSON patch of
+/// this status for a change of the allocation, and refuse it; the event on the pod says the same then.
+void DraDoor::post_status(const codec::Claim& claim,
+                          const std::vector<codec::DeviceStatus>& devices) {
+  world_.notices.post(
+      "claim status",
+      [path = claim_path(claim.space, claim.name) + "/status",
+       body = codec::claim_status_body(claim, devices, rfc3339(world_.clock.wall_now()))](
+          KubeApi& api) -> Result<void> {
+        CARVE_TRY(const auto written,
+                  api.patch(path, KubePatch::kApply, body,
+                            {{"fieldManager", "carve-agent"}, {"force", "true"}}));
+        static_cast<void>(written);
+        return {};
+      });
+}
+
+/// Ready: False on each of the claim's devices of this node, once per reason: the kubelet asks
+/// again and again.
+void DraDoor::tell_not_ready(const codec::Claim& claim, const std::string& message) {
+  std::vector<codec::DeviceStatus> devices;
+  for (const auto& result : claim.results) {
+    if (result.driver != kDriver || result.pool != node_) continue;
+    devices.push_back(
+        {result.driver, result.pool, result.device, result.share, false, "Refused", message, ""});
+  }
+  if (devices.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& told = refused_[claim.uid];
+    if (told == message) return;
+    told = message;
+  }
+  post_status(claim, devices);
 }
 
 void DraDoor::tell_refused(const codec::Claim& claim, const Error& error) {
-  world_.log.warn(
-      "claim refused",
-      {{"claim", claim.space + "/" + claim.name}, {"error", error.what}, {"hint", cure(error.code)}});
+  world_.log.warn("claim refused", {{"claim", claim.space + "/" + claim.name},
+                                    {"error", error.what},
+                                    {"hint", cure(error.code)}});
   const auto message = fmt::format("claim {}: {}. {}", claim.name, error.what, cure(error.code));
   for (const auto& user : claim.users) {
     if (user.resource == "pods")
       world_.notices.warn({"Pod", claim.space, user.name, user.uid, "SliceRefused", message});
   }
+  tell_not_ready(claim, message);
 }
 
 }  // namespace carve::doors

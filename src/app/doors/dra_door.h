@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -14,9 +15,9 @@
 
 namespace carve::doors {
 
-/// The DRA door: a claim's allocation, read from the API server by name and checked by UID, becomes slices of
-/// this node. Ending needs the journal only. It keeps no state that a restart could lose: what it remembers
-/// are answers, for a kubelet that asks again while the API server is away.
+/// The DRA door: a claim's allocation, read from the API server by name and checked by UID, becomes
+/// slices of this node. Ending needs the journal only. It keeps no state that a restart could lose:
+/// what it remembers are answers, for a kubelet that asks again while the API server is away.
 class DraDoor final : public DraCalls {
  public:
   struct World {
@@ -25,6 +26,7 @@ class DraDoor final : public DraCalls {
     Notices& notices;
     const Clock& clock;
     Log& log;
+    std::function<std::string()> shut = {};  // not empty: nothing new starts on this node, and why
   };
   DraDoor(std::string node, World world) : node_(std::move(node)), world_(world) {}
 
@@ -34,14 +36,18 @@ class DraDoor final : public DraCalls {
 
  private:
   Result<std::vector<ClaimDevice>> prepare_one(const ClaimRef& ref);
-  Result<std::vector<ClaimDevice>> bring_up(const codec::Claim& claim, std::vector<PlannedPart> parts);
+  Result<std::vector<ClaimDevice>> bring_up(const codec::Claim& claim,
+                                            std::vector<PlannedPart> parts);
   void tell_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts);
   void tell_refused(const codec::Claim& claim, const Error& error);
+  void tell_not_ready(const codec::Claim& claim, const std::string& message);
+  void post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices);
 
   std::string node_;
   World world_;
   std::mutex mutex_;
   std::map<std::string, std::vector<ClaimDevice>> answered_;  // by claim UID; until it ends
+  std::map<std::string, std::string> refused_;                // by claim UID: what its status says
 };
 
 }  // namespace carve::doors

@@ -15,15 +15,16 @@ using testing::HasSubstr;
 
 constexpr const char* kPath = "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/c";
 
-std::string result(const std::string& request, const std::string& device, const std::string& capacity,
-                   const std::string& share = "s") {
+std::string result(const std::string& request, const std::string& device,
+                   const std::string& capacity, const std::string& share = "s") {
   return fmt::format(
       R"({{"request":"{}","driver":"gpu.elasticgpu.io","pool":"n1","device":"{}","shareID":"{}",)"
       R"("consumedCapacity":{}}})",
       request, device, share, capacity);
 }
 
-std::string claim(const std::string& uid, const std::string& results, const std::string& config = "") {
+std::string claim(const std::string& uid, const std::string& results,
+                  const std::string& config = "") {
   return fmt::format(
       R"({{"metadata":{{"namespace":"ml","name":"c","uid":"{}"}},"status":{{"allocation":{{"devices":{{"results":[{}],)"
       R"("config":[{}]}}}},"reservedFor":[{{"resource":"pods","name":"p","uid":"u-p"}}]}}}})",
@@ -92,14 +93,17 @@ TEST_F(DraDoorTest, StatusTellsWhatWasPreparedOnce) {
   notices.flush();
   ASSERT_EQ(kube.writes().size(), 1U);
   EXPECT_EQ(kube.writes()[0].first, std::string("patch ") + kPath + "/status");
-  EXPECT_THAT(kube.writes()[0].second, HasSubstr(R"("type":"Ready","status":"True","reason":"Prepared")"));
-  EXPECT_THAT(kube.writes()[0].second, HasSubstr("4 GiB, compute 30, burst, standard of GPU-00000000"));
+  EXPECT_THAT(kube.writes()[0].second,
+              HasSubstr(R"("type":"Ready","status":"True","reason":"Prepared")"));
+  EXPECT_THAT(kube.writes()[0].second,
+              HasSubstr("4 GiB, compute 30, burst, standard of GPU-00000000"));
   auto with_status = claim("u-1", result("g", name(0), part));
   with_status.insert(
       with_status.rfind("\"reservedFor\""),
-      fmt::format(R"("devices":[{{"pool":"n1","device":"{}","shareID":"s","conditions":[{{"type":"Ready",)"
-                  R"("status":"True"}}]}}],)",
-                  name(0)));
+      fmt::format(
+          R"("devices":[{{"pool":"n1","device":"{}","shareID":"s","conditions":[{{"type":"Ready",)"
+          R"("status":"True"}}]}}],)",
+          name(0)));
   kube.put(kPath, with_status);
   ASSERT_TRUE(prepare());
   notices.flush();
@@ -115,14 +119,16 @@ TEST_F(DraDoorTest, ANamesakeIsSomebodyElse) {
 }
 
 TEST_F(DraDoorTest, SeveralCardsAndSeveralRequests) {
-  kube.put(kPath,
-           claim("u-1", result("g", name(0), part, "s1") + "," + result("g", name(1), part, "s2") + "," +
-                            result("h/big", name(3), R"({"memory":"80Gi","cores":"100"})", "s3") + "," +
-                            R"({"request":"x","driver":"other.io","pool":"n1","device":"d"})"));
+  kube.put(
+      kPath,
+      claim("u-1", result("g", name(0), part, "s1") + "," + result("g", name(1), part, "s2") + "," +
+                       result("h/big", name(3), R"({"memory":"80Gi","cores":"100"})", "s3") + "," +
+                       R"({"request":"x","driver":"other.io","pool":"n1","device":"d"})"));
   const auto got = prepare();
   ASSERT_TRUE(got) << got.error().what;
   ASSERT_EQ(got->size(), 3U);
-  // One CDI device for both cards of request g, named by its first device only: twice would mount it twice.
+  // One CDI device for both cards of request g, named by its first device only: twice would mount
+  // it twice.
   EXPECT_EQ((*got)[0].cdi.size(), 1U);
   EXPECT_TRUE((*got)[1].cdi.empty());
   EXPECT_EQ(slices.behind((*got)[0].cdi[0]).size(), 2U);
@@ -136,7 +142,8 @@ TEST_F(DraDoorTest, SeveralCardsAndSeveralRequests) {
 }
 
 TEST_F(DraDoorTest, TwoSharesOfOneCardInOneRequestAreRefusedWithTheCure) {
-  kube.put(kPath, claim("u-1", result("g", name(0), part, "s1") + "," + result("g", name(0), part, "s2")));
+  kube.put(kPath,
+           claim("u-1", result("g", name(0), part, "s1") + "," + result("g", name(0), part, "s2")));
   const auto got = prepare();
   ASSERT_FALSE(got);
   EXPECT_THAT(got.error().what, HasSubstr("distinctAttribute: gpu.elasticgpu.io/uuid"));
@@ -148,15 +155,16 @@ TEST_F(DraDoorTest, TwoSharesOfOneCardInOneRequestAreRefusedWithTheCure) {
 
 TEST_F(DraDoorTest, ConfigurationOfTheClaimWinsMemberByMember) {
   kube.put(kPath, claim("u-1", result("g", name(0), part),
-                        config("FromClass", R"("shareClass":"fixed","priorityClass":"offline")") + "," +
-                            config("FromClaim", R"("priorityClass":"online")")));
+                        config("FromClass", R"("shareClass":"fixed","priorityClass":"offline")") +
+                            "," + config("FromClaim", R"("priorityClass":"online")")));
   ASSERT_TRUE(prepare());
   EXPECT_EQ(slices.held().at(0).share, ShareClass::kFixed);
   EXPECT_EQ(slices.held().at(0).priority, PriorityClass::kOnline);
 }
 
 TEST_F(DraDoorTest, AWrongConfigurationIsRefusedAndSaysWhose) {
-  kube.put(kPath, claim("u-1", result("g", name(0), part), config("FromClass", R"("shareClass":"turbo")")));
+  kube.put(kPath, claim("u-1", result("g", name(0), part),
+                        config("FromClass", R"("shareClass":"turbo")")));
   const auto got = prepare();
   ASSERT_FALSE(got);
   EXPECT_THAT(got.error().what, HasSubstr("from the DeviceClass"));
@@ -174,6 +182,38 @@ TEST_F(DraDoorTest, HalfAClaimIsTakenBack) {
   slices.fail_prepare_of = "h";
   ASSERT_FALSE(prepare());
   EXPECT_EQ(slices.held().size(), 2U);
+}
+
+TEST_F(DraDoorTest, ARefusedClaimSaysSoInItsStatusAndHeals) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  slices.set_health(0, {false, "XID 79: fallen off the bus"});
+  for (int i = 0; i < 3; ++i) ASSERT_FALSE(prepare());
+  slices.set_health(0, {});
+  ASSERT_TRUE(prepare());
+  notices.flush();
+  std::vector<std::string> written;
+  for (const auto& [what, body] : kube.writes()) {
+    if (what == std::string("patch ") + kPath + "/status") written.push_back(body);
+  }
+  ASSERT_EQ(written.size(), 2U);  // the kubelet's insisting is not repeated
+  EXPECT_THAT(written[0], HasSubstr(R"("type":"Ready","status":"False","reason":"Refused")"));
+  EXPECT_THAT(written[0], HasSubstr("XID 79"));
+  EXPECT_THAT(written[1], HasSubstr(R"("type":"Ready","status":"True","reason":"Prepared")"));
+}
+
+TEST_F(DraDoorTest, ARuntimeWithoutCdiGetsNothingNew) {
+  std::string shut;
+  DraDoor told("n1", {slices, kube, notices, clock, log, [&] { return shut; }});
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  shut = "containerd 1.6.20 knows no CDI devices";
+  const auto refused = told.prepare({{"ml", "c", "u-1"}}).at("u-1");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().what, HasSubstr("1.6.20"));
+  EXPECT_TRUE(slices.held().empty());
+  shut.clear();
+  EXPECT_TRUE(told.prepare({{"ml", "c", "u-1"}}).at("u-1"));
+  shut = "again";  // what stands is answered for
+  EXPECT_TRUE(told.prepare({{"ml", "c", "u-1"}}).at("u-1"));
 }
 
 TEST_F(DraDoorTest, TheApiServerAway) {
@@ -208,12 +248,14 @@ TEST_F(DraDoorTest, EndingNeedsNothingAndWaitsForProcesses) {
 TEST_F(DraDoorTest, WhatCannotBeHonouredIsRefused) {
   const std::vector<std::pair<std::string, const char*>> cases = {
       {R"({"metadata":{"name":"c","uid":"u-1"},"status":{}})", "has no allocation"},
-      {claim("u-1", R"({"request":"x","driver":"other.io","pool":"n1","device":"d"})"), "nothing of driver"},
+      {claim("u-1", R"({"request":"x","driver":"other.io","pool":"n1","device":"d"})"),
+       "nothing of driver"},
       {claim("u-1", result("g", "gpu-gone", part)), "has no card gpu-gone"},
       {claim("u-1", R"({"request":"g","driver":"gpu.elasticgpu.io","pool":"n2","device":"gpu-1"})"),
        "pool n2"},
       {claim("u-1", result("g", name(0), R"({"memory":"90Gi","cores":"30"})")), "which has 80 GiB"},
-      {claim("u-1", result("g", name(0), R"({"memory":"4Gi","cores":"130"})")), "legal are 1 to 100"},
+      {claim("u-1", result("g", name(0), R"({"memory":"4Gi","cores":"130"})")),
+       "legal are 1 to 100"},
       {claim("u-1", result("g", name(0), R"({"memory":"-4Gi"})")), "consumedCapacity.memory"},
       {"{", "no JSON"},
   };
@@ -239,11 +281,23 @@ TEST_F(DraDoorTest, ABrokenCardTakesNobodyNewAndKeepsWhoRuns) {
   EXPECT_TRUE(door.health().at(1).ok);
 }
 
-TEST_F(DraDoorTest, TheSameEventIsToldOnceInFiveMinutes) {
+TEST_F(DraDoorTest, TheSameEventIsWrittenOnceAndCounted) {
   kube.put(kPath, claim("u-1", result("g", "gpu-gone", part)));
   for (int i = 0; i < 10; ++i) ASSERT_FALSE(prepare());
   EXPECT_EQ(events().size(), 1U);
-  clock.advance(std::chrono::minutes(6));
+  // What comes too soon is counted, and written with the next that is due.
+  clock.advance(std::chrono::seconds(11));
+  ASSERT_FALSE(prepare());
+  notices.flush();
+  std::vector<std::string> counted;
+  for (const auto& [what, body] : kube.writes()) {
+    if (what.starts_with("patch /api/v1/namespaces/ml/events/p.")) counted.push_back(body);
+  }
+  ASSERT_EQ(counted.size(), 1U);
+  EXPECT_THAT(counted[0], HasSubstr(R"("count":11)"));
+  EXPECT_EQ(events().size(), 1U);
+  // An hour later the server has forgotten it: a new one.
+  clock.advance(std::chrono::minutes(51));
   ASSERT_FALSE(prepare());
   EXPECT_EQ(events().size(), 2U);
 }

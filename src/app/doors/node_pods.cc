@@ -44,6 +44,7 @@ void NodePods::learn(const std::string& object) {
   if (!pod || pod->node != node_) return;
   const auto uid = pod->uid;
   pods_[uid] = std::move(*pod);
+  ++revision_;
 }
 
 void NodePods::forget(const std::string& uid) {
@@ -53,6 +54,7 @@ void NodePods::forget(const std::string& uid) {
   deleted_.insert(uid);
   if (!found->second.mirror.empty()) deleted_.insert(found->second.mirror);
   pods_.erase(found);
+  ++revision_;
 }
 
 void NodePods::replace(const std::vector<std::string>& objects) {
@@ -97,6 +99,18 @@ std::optional<codec::NodePod> NodePods::by_name(const std::string& space, const 
 bool NodePods::was_deleted(const std::string& uid) const {
   const std::lock_guard lock(mutex_);
   return deleted_.contains(uid);
+}
+
+std::vector<codec::NodePod> NodePods::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<codec::NodePod> pods;
+  for (const auto& [uid, pod] : pods_) pods.push_back(pod);
+  return pods;
+}
+
+std::uint64_t NodePods::revision() const {
+  const std::lock_guard lock(mutex_);
+  return revision_;
 }
 
 bool NodePods::synced() const {

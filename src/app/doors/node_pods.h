@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -32,6 +33,9 @@ class NodePods {
                                                       const std::string& name) const;
   /// It was here and was deleted since.
   [[nodiscard]] bool was_deleted(const std::string& uid) const;
+  /// All of them, as last told; and a number that is another one after every change.
+  [[nodiscard]] std::vector<codec::NodePod> all() const;
+  [[nodiscard]] std::uint64_t revision() const;
   /// The whole list was heard at least once.
   [[nodiscard]] bool synced() const;
 
@@ -45,6 +49,7 @@ class NodePods {
   KubeApi& api_;
   mutable std::mutex mutex_;
   bool synced_ = false;
+  std::uint64_t revision_ = 0;
   std::map<std::string, codec::NodePod> pods_;  // by API UID
   std::set<std::string> deleted_;               // a bounded memory of UIDs that went
 };

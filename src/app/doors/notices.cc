@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::size_t kMaxWaiting = 1024;
 constexpr std::size_t kMaxTold = 4096;
-constexpr auto kSilence = std::chrono::minutes(5);
+constexpr auto kEventLives = std::chrono::minutes(50);  // the API server drops one after an hour
+constexpr auto kCountGap = std::chrono::seconds(10);
+constexpr auto kRefusalLasts = std::chrono::minutes(5);
 constexpr std::string_view kComponent = "carve-agent";
 
 }  // namespace
@@ -24,38 +26,81 @@ std::string rfc3339(Clock::WallTime time) {
 void Notices::warn(codec::EventNote note) {
   if (note.name.empty() || note.space.empty()) return;
   const auto now = clock_.now();
-  std::string name;
   {
     const std::lock_guard lock(mutex_);
-    const auto key = fmt::format("{}|{}|{}|{}", note.uid, note.name, note.reason, note.message);
-    const auto [told, fresh] = told_.emplace(key, now);
-    if (!fresh && now - told->second < kSilence) return;
-    told->second = now;
-    if (told_.size() > kMaxTold) {
-      std::erase_if(told_, [&](const auto& entry) { return now - entry.second >= kSilence; });
-      if (told_.size() > kMaxTold) told_.clear();
+    if (told_.size() >= kMaxTold) {
+      std::erase_if(told_,
+                    [&](const auto& entry) { return now - entry.second.last >= kEventLives; });
+      if (told_.size() >= kMaxTold) told_.clear();
     }
-    // Unique over restarts: the wall's nanoseconds, as Kubernetes' own components do.
-    name = fmt::format("{}.{:x}{:02x}", note.name.substr(0, 200),
-                       clock_.wall_now().time_since_epoch().count(), number_++ & 0xffU);
+    const auto key = fmt::format("{}|{}|{}|{}", note.uid, note.name, note.reason, note.message);
+    auto [at, fresh] = told_.try_emplace(key);
+    auto& told = at->second;
+    if (fresh || now - told.last >= kEventLives) {
+      // Unique over restarts: the wall's nanoseconds, as Kubernetes' own components do.
+      told = {std::move(note), {}, rfc3339(clock_.wall_now()), 0, 0, now, {}};
+      told.name = fmt::format("{}.{:x}{:02x}", told.note.name.substr(0, 200),
+                              clock_.wall_now().time_since_epoch().count(), number_++ & 0xffU);
+    }
+    told.last = now;
+    ++told.count;
+    if (told.written > 0 && now - told.last_written < kCountGap) return;
+    write_count(&told, now);
   }
-  const auto path = fmt::format("/api/v1/namespaces/{}/events", note.space);
-  auto body = codec::encode_event(note, name, node_, kComponent, rfc3339(clock_.wall_now()), 1);
-  post("event", [path, body = std::move(body)](KubeApi& api) -> Result<void> {
-    CARVE_TRY(const auto made, api.create(path, body));
-    static_cast<void>(made);
-    return {};
-  });
+  changed_.notify_one();
+}
+
+/// The event with its count as it is now: made where the server has none (any more).
+void Notices::write_count(Told* told, Clock::Time now) {
+  const auto path = fmt::format("/api/v1/namespaces/{}/events", told->note.space);
+  auto body = codec::encode_event(told->note, told->name, node_, kComponent,
+                                  {told->since, rfc3339(clock_.wall_now()), told->count});
+  const bool first = told->written == 0;
+  told->written = told->count;
+  told->last_written = now;
+  push({"event",
+        [path, first, name = told->name, body = std::move(body)](KubeApi& api) -> Result<void> {
+          auto done = first ? api.create(path, body)
+                            : api.patch(fmt::format("{}/{}", path, name), KubePatch::kMerge, body);
+          if (!first && !done && done.error().code == Code::kNotFound)
+            done = api.create(path, body);
+          if (!done) return tl::unexpected(done.error());
+          return {};
+        }});
+}
+
+/// What was counted and not written, because it came too soon after the last write.
+void Notices::settle_counts(Clock::Duration gap) {
+  const auto now = clock_.now();
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, told] : told_) {
+    if (told.count != told.written && now - told.last_written >= gap) write_count(&told, now);
+  }
+}
+
+void Notices::refused(std::string text) {
+  const std::lock_guard lock(mutex_);
+  refused_ = std::move(text);
+  refused_at_ = clock_.now();
+}
+
+std::string Notices::last_refusal() {
+  const std::lock_guard lock(mutex_);
+  return clock_.now() - refused_at_ < kRefusalLasts ? refused_ : std::string();
+}
+
+void Notices::push(Job job) {
+  if (jobs_.size() >= kMaxWaiting) {
+    jobs_.pop_front();
+    ++dropped_;
+  }
+  jobs_.push_back(std::move(job));
 }
 
 void Notices::post(std::string what, std::function<Result<void>(KubeApi&)> write) {
   {
     const std::lock_guard lock(mutex_);
-    if (jobs_.size() >= kMaxWaiting) {
-      jobs_.pop_front();
-      ++dropped_;
-    }
-    jobs_.push_back({std::move(what), std::move(write)});
+    push({std::move(what), std::move(write)});
   }
   changed_.notify_one();
 }
@@ -79,8 +124,9 @@ void Notices::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, stop, [this] { return !jobs_.empty(); });
+      changed_.wait_for(lock, stop, kCountGap, [this] { return !jobs_.empty(); });
     }
+    settle_counts(kCountGap);
     if (!stop.stop_requested()) flush();
   }
 }

@@ -16,10 +16,10 @@
 
 namespace carve::doors {
 
-/// What is told to people through the API server: events and claims' conditions. Written behind the doors'
-/// back, one after the other, so that an API server that is slow or away never holds a container up. The same
-/// event about the same object is written once in five minutes. At most 1,024 wait; then the oldest is
-/// dropped.
+/// What is told to people through the API server: events and claims' conditions. Written behind the
+/// doors' back, one after the other, so that an API server that is slow or away never holds a
+/// container up. What is said again about the same object is counted in the event that stands
+/// already, at most one write in ten seconds each. At most 1,024 wait; then the oldest is dropped.
 class Notices {
  public:
   Notices(KubeApi& api, std::string node, const Clock& clock, Log& log)
@@ -27,6 +27,11 @@ class Notices {
 
   /// A Warning on an object.
   void warn(codec::EventNote note);
+  /// A refusal that nobody could be told of: no object of the API is known for it. The Node tells
+  /// it.
+  void refused(std::string text);
+  /// The last one, while it is fresh (five minutes); else empty.
+  [[nodiscard]] std::string last_refusal();
   /// Anything else to be written; its failure is logged.
   void post(std::string what, std::function<Result<void>(KubeApi&)> write);
   /// Until `stop`.
@@ -39,7 +44,20 @@ class Notices {
     std::string what;
     std::function<Result<void>(KubeApi&)> write;
   };
+  /// An event that stands.
+  struct Told {
+    codec::EventNote note;
+    std::string name;   // of the event
+    std::string since;  // its first time
+    int count = 0;
+    int written = 0;  // the count that the server has, or will have soon
+    Clock::Time last{};
+    Clock::Time last_written{};
+  };
   bool take(Job* job);
+  void write_count(Told* told, Clock::Time now);  // under the lock
+  void settle_counts(Clock::Duration gap);
+  void push(Job job);  // under the lock
 
   KubeApi& api_;
   std::string node_;
@@ -48,7 +66,9 @@ class Notices {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Job> jobs_;
-  std::map<std::string, Clock::Time> told_;
+  std::map<std::string, Told> told_;
+  std::string refused_;
+  Clock::Time refused_at_{};
   std::uint64_t number_ = 0;
   std::uint64_t dropped_ = 0;
 };

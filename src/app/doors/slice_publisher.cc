@@ -25,7 +25,8 @@ void SlicePublisher::run_watch(const std::stop_token& stop) {
   sink.change = [this](const KubeChange& one) { change(one); };
   sink.trouble = [](const Error&) {};
   api_.watch(std::string(kSlices),
-             {{"fieldSelector", fmt::format("spec.driver={},spec.nodeName={}", kDriver, node_)}}, sink, stop);
+             {{"fieldSelector", fmt::format("spec.driver={},spec.nodeName={}", kDriver, node_)}},
+             sink, stop);
 }
 
 void SlicePublisher::learn(const std::string& object) {
@@ -86,18 +87,22 @@ Result<void> SlicePublisher::write(const SliceWrite& write) {
 }
 
 Result<void> SlicePublisher::reconcile() {
-  const auto wanted = slices_for(node_, devices_of(slices_.cards()));
+  const bool shut = shut_ && !shut_().empty();
+  const auto wanted =
+      slices_for(node_, shut ? std::vector<codec::PublishedDevice>() : devices_of(slices_.cards()));
   std::vector<SliceWrite> writes;
   {
     const std::lock_guard lock(mutex_);
-    if (!synced_) return fail(Code::kUnavailable, "the API server's ResourceSlices are not known yet");
+    if (!synced_)
+      return fail(Code::kUnavailable, "the API server's ResourceSlices are not known yet");
     if (existing_.empty() && !registered_())
       return fail(Code::kUnavailable, "the kubelet has not registered the driver yet");
     dirty_ = false;
     std::vector<codec::PublishedSlice> existing;
     for (const auto& [name, slice] : existing_) existing.push_back(slice);
     writes = plan(wanted, existing, last_generation_);
-    if (!writes.empty()) last_generation_ = std::max(last_generation_, writes.front().slice.generation);
+    if (!writes.empty())
+      last_generation_ = std::max(last_generation_, writes.front().slice.generation);
   }
   for (const auto& one : writes) {
     if (auto done = write(one); !done) {

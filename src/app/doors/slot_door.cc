@@ -29,12 +29,17 @@ SlotDoor::~SlotDoor() = default;
 
 std::vector<SlotDevice> SlotDoor::list() const {
   const std::lock_guard lock(mutex_);
-  return list_.devices();
+  return shut_ ? std::vector<SlotDevice>() : list_.devices();
 }
 
 Result<std::string> SlotDoor::allocate(const std::vector<std::string>& slots) {
   if (slots.empty()) return fail(Code::kInvalidArgument, "Allocate: no slots");
-  CARVE_TRY(auto device, world_.slices.promise_device());
+  auto promised = world_.slices.promise_device();
+  if (!promised) {
+    world_.notices.refused("Allocate: " + promised.error().what);
+    return tl::unexpected(promised.error());
+  }
+  const auto& device = *promised;
   Binding binding;
   binding.slots = sorted(slots);
   binding.device = device;
@@ -54,15 +59,16 @@ void SlotDoor::before_start(const std::vector<std::string>& slots, Answer answer
   {
     const std::lock_guard lock(mutex_);
     now = verdict(waiter);
-    if (!now && stopped_) now = fail(Code::kUnavailable, "the agent stops; the kubelet tries again");
+    if (!now && stopped_)
+      now = fail(Code::kUnavailable, "the agent stops; the kubelet tries again");
     if (!now) waiters_.push_back(waiter);
   }
   if (now) return waiter.answer(*now);
   poke();
 }
 
-/// Ready, when all answers for exactly these slots are: an init container and the one that inherits its slots
-/// share them, and both have to stand. Under the lock.
+/// Ready, when all answers for exactly these slots are: an init container and the one that inherits
+/// its slots share them, and both have to stand. Under the lock.
 std::optional<Result<void>> SlotDoor::verdict(const Waiter& waiter) const {
   const Binding* open = nullptr;
   bool any = false;
@@ -83,12 +89,15 @@ std::optional<Result<void>> SlotDoor::verdict(const Waiter& waiter) const {
 
 void SlotDoor::refresh_list() {
   const auto cards = world_.slices.cards();
+  const bool shut = world_.shut && !world_.shut().empty();
   bool fresh = false;
   {
     const std::lock_guard lock(mutex_);
     std::set<std::string> used;
-    for (const auto& [device, binding] : bindings_) used.insert(binding.slots.begin(), binding.slots.end());
-    fresh = list_.update(cards, used);
+    for (const auto& [device, binding] : bindings_)
+      used.insert(binding.slots.begin(), binding.slots.end());
+    fresh = list_.update(cards, used) || shut != shut_;
+    shut_ = shut;
   }
   next_list_ = world_.clock.now() + kListEvery;
   if (fresh && world_.list_changed) world_.list_changed();
@@ -128,8 +137,11 @@ void SlotDoor::tell(const Waiter& waiter, const Error& error) {
               "SliceRefused", fmt::format("container {}: {}", binding.container, error.what)};
     }
   }
-  world_.log.warn("container not started", {{"pod", note.space + "/" + note.name}, {"error", error.what}});
-  if (!note.uid.empty()) world_.notices.warn(std::move(note));
+  world_.log.warn("container not started",
+                  {{"pod", note.space + "/" + note.name}, {"error", error.what}});
+  if (!note.uid.empty()) return world_.notices.warn(std::move(note));
+  world_.notices.refused(
+      fmt::format("PreStartContainer of slots {}: {}", fmt::join(waiter.slots, ", "), error.what));
 }
 
 void SlotDoor::answer_waiters() {
@@ -167,8 +179,9 @@ Clock::Duration SlotDoor::step() {
     for (const auto& waiter : waiters_) {
       wait = std::min(wait, (waiter.asked ? waiter.deadline : waiter.deadline - kAskBefore) - now);
     }
-    const bool open = std::any_of(bindings_.begin(), bindings_.end(),
-                                  [](const auto& entry) { return entry.second.kubelet_uid.empty(); });
+    const bool open = std::any_of(bindings_.begin(), bindings_.end(), [](const auto& entry) {
+      return entry.second.kubelet_uid.empty();
+    });
     if (open) wait = std::min(wait, next_ask_ - now);
   }
   for (const auto& [owner, when] : ending_) wait = std::min(wait, when - now);

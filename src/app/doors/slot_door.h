@@ -20,11 +20,11 @@
 
 namespace carve::doors {
 
-/// The device-plugin door. Allocate names nobody, so it answers a name that was never used before and nothing
-/// else; whose it is, is found out at once behind its back (the kubelet's checkpoint: exact, by that name;
-/// PodResources where the file does not tell), the pod's record says which cards, and the slices stand before
-/// PreStartContainer, which waits for that and else says why not. Identity is always a UID; nothing is
-/// guessed.
+/// The device-plugin door. Allocate names nobody, so it answers a name that was never used before
+/// and nothing else; whose it is, is found out at once behind its back (the kubelet's checkpoint:
+/// exact, by that name; PodResources where the file does not tell), the pod's record says which
+/// cards, and the slices stand before PreStartContainer, which waits for that and else says why
+/// not. Identity is always a UID; nothing is guessed.
 class SlotDoor final : public SlotCalls {
  public:
   struct World {
@@ -34,7 +34,8 @@ class SlotDoor final : public SlotCalls {
     Notices& notices;
     const Clock& clock;
     Log& log;
-    std::function<void()> list_changed;  // called without a lock held
+    std::function<void()> list_changed;      // called without a lock held
+    std::function<std::string()> shut = {};  // not empty: no slots are offered, and why
   };
   explicit SlotDoor(World world);
   ~SlotDoor() override;
@@ -43,10 +44,11 @@ class SlotDoor final : public SlotCalls {
   Result<std::string> allocate(const std::vector<std::string>& slots) override;
   void before_start(const std::vector<std::string>& slots, Answer answer) override;
 
-  /// Once, before serving: what the kubelet's checkpoint says about containers that an earlier life of this
-  /// agent answered for.
+  /// Once, before serving: what the kubelet's checkpoint says about containers that an earlier life
+  /// of this agent answered for.
   void restore();
-  /// One round: list, owners, records, slices, endings, answers. Returns when it wants to be called again.
+  /// One round: list, owners, records, slices, endings, answers. Returns when it wants to be called
+  /// again.
   Clock::Duration step();
   /// step() at every change, and when it wants to be called; then answers all that wait.
   void run(const std::stop_token& stop);
@@ -109,6 +111,7 @@ class SlotDoor final : public SlotCalls {
   std::map<std::string, Binding> bindings_;  // by device
   std::vector<Waiter> waiters_;
   SlotList list_;
+  bool shut_ = false;
   std::set<std::string> in_checkpoint_;  // pod UIDs, as last read
   bool stopped_ = false;
 

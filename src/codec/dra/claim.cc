@@ -17,10 +17,13 @@ std::string quantity(const json::value& value) {
 }
 
 ClaimResult result_of(const json::value& value) {
-  ClaimResult result{read::text(value, "request"), read::text(value, "driver"),  read::text(value, "pool"),
-                     read::text(value, "device"),  read::text(value, "shareID"), {}};
-  if (const auto* consumed = read::member(value, "consumedCapacity"); consumed && consumed->is_object()) {
-    for (const auto& [name, amount] : consumed->get_object()) result.consumed[name] = quantity(amount);
+  ClaimResult result{read::text(value, "request"), read::text(value, "driver"),
+                     read::text(value, "pool"),    read::text(value, "device"),
+                     read::text(value, "shareID"), {}};
+  if (const auto* consumed = read::member(value, "consumedCapacity");
+      consumed && consumed->is_object()) {
+    for (const auto& [name, amount] : consumed->get_object())
+      result.consumed[name] = quantity(amount);
   }
   return result;
 }
@@ -29,7 +32,8 @@ ClaimConfig config_of(const json::value& value) {
   ClaimConfig config;
   config.from_class = read::text(value, "source") == "FromClass";
   for (const auto& request : read::list(value, "requests")) {
-    if (const auto* text = request.if_string()) config.requests.emplace_back(text->data(), text->size());
+    if (const auto* text = request.if_string())
+      config.requests.emplace_back(text->data(), text->size());
   }
   config.driver = read::text(value, "opaque.driver");
   if (const auto* parameters = read::at(value, "opaque.parameters"))
@@ -43,7 +47,8 @@ Result<Claim> parse_claim(std::string_view text) {
   json::parse_options options;
   options.max_depth = 64;
   json::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  const json::value value =
+      json::parse(json::string_view(text.data(), text.size()), error, {}, options);
   if (error) return fail(Code::kInvalidArgument, "ResourceClaim: no JSON: " + error.message());
   Claim claim;
   claim.space = read::text(value, "metadata.namespace");
@@ -51,6 +56,12 @@ Result<Claim> parse_claim(std::string_view text) {
   claim.uid = read::text(value, "metadata.uid");
   if (claim.name.empty() || claim.uid.empty())
     return fail(Code::kInvalidArgument, "ResourceClaim: without metadata.name or metadata.uid");
+  for (const auto& request : read::list(value, "spec.devices.requests")) {
+    claim.classes.push_back(read::text(request, "exactly.deviceClassName"));
+    for (const auto& one : read::list(request, "firstAvailable"))
+      claim.classes.push_back(read::text(one, "deviceClassName"));
+  }
+  std::erase(claim.classes, "");
   const auto* allocation = read::at(value, "status.allocation");
   claim.allocated = allocation != nullptr && allocation->is_object();
   if (claim.allocated) {
@@ -60,7 +71,8 @@ Result<Claim> parse_claim(std::string_view text) {
       claim.configs.push_back(config_of(item));
   }
   for (const auto& item : read::list(value, "status.reservedFor"))
-    claim.users.push_back({read::text(item, "resource"), read::text(item, "name"), read::text(item, "uid")});
+    claim.users.push_back(
+        {read::text(item, "resource"), read::text(item, "name"), read::text(item, "uid")});
   for (const auto& item : read::list(value, "status.devices")) {
     for (const auto& condition : read::list(item, "conditions")) {
       if (read::text(condition, "type") == "Ready" && read::text(condition, "status") == "True")
@@ -77,12 +89,12 @@ std::string claim_status_body(const Claim& claim, const std::vector<DeviceStatus
   for (const auto& device : devices) {
     json::object item{{"driver", device.driver}, {"pool", device.pool}, {"device", device.device}};
     if (!device.share.empty()) item["shareID"] = device.share;
-    item["conditions"] = json::array{
-        json::object{{"type", "Ready"},
-                     {"status", device.ready ? "True" : "False"},
-                     {"reason", device.reason},
-                     {"message", device.message},
-                     {"lastTransitionTime", json::string_view(now_rfc3339.data(), now_rfc3339.size())}}};
+    item["conditions"] = json::array{json::object{
+        {"type", "Ready"},
+        {"status", device.ready ? "True" : "False"},
+        {"reason", device.reason},
+        {"message", device.message},
+        {"lastTransitionTime", json::string_view(now_rfc3339.data(), now_rfc3339.size())}}};
     if (!device.data.empty()) {
       json::error_code error;
       json::value data = json::parse(device.data, error);
@@ -93,7 +105,8 @@ std::string claim_status_body(const Claim& claim, const std::vector<DeviceStatus
   return json::serialize(json::object{
       {"apiVersion", "resource.k8s.io/v1"},
       {"kind", "ResourceClaim"},
-      {"metadata", json::object{{"name", claim.name}, {"namespace", claim.space}, {"uid", claim.uid}}},
+      {"metadata",
+       json::object{{"name", claim.name}, {"namespace", claim.space}, {"uid", claim.uid}}},
       {"status", json::object{{"devices", std::move(list)}}}});
 }
 

@@ -40,8 +40,10 @@ struct Claim {
   std::string uid;
   bool allocated = false;
   std::vector<ClaimResult> results;
-  std::vector<ClaimConfig> configs;  // class before claim, as the API server lists them: the later one wins
+  std::vector<ClaimConfig>
+      configs;  // class before claim, as the API server lists them: the later one wins
   std::vector<ClaimUser> users;      // reservedFor
+  std::vector<std::string> classes;  // that its requests name
   std::vector<std::string> ready;    // "pool/device/share" that its status calls Ready already
 };
 
@@ -61,9 +63,10 @@ struct DeviceStatus {
   std::string data;  // a JSON object's text, or empty
 };
 
-/// The server-side apply body for the claim's status subresource: our devices only. Its UID is in it, so that
-/// a namesake is not written to (the server answers with a conflict).
-[[nodiscard]] std::string claim_status_body(const Claim& claim, const std::vector<DeviceStatus>& devices,
+/// The server-side apply body for the claim's status subresource: our devices only. Its UID is in
+/// it, so that a namesake is not written to (the server answers with a conflict).
+[[nodiscard]] std::string claim_status_body(const Claim& claim,
+                                            const std::vector<DeviceStatus>& devices,
                                             std::string_view now_rfc3339);
 
 }  // namespace carve::codec

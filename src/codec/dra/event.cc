@@ -7,8 +7,10 @@ namespace carve::codec {
 namespace json = boost::json;
 
 std::string encode_event(const EventNote& note, std::string_view name, std::string_view node,
-                         std::string_view component, std::string_view now_rfc3339, int count) {
-  const auto view = [](std::string_view text) { return json::string_view(text.data(), text.size()); };
+                         std::string_view component, const EventTimes& times) {
+  const auto view = [](std::string_view text) {
+    return json::string_view(text.data(), text.size());
+  };
   return json::serialize(
       json::object{{"apiVersion", "v1"},
                    {"kind", "Event"},
@@ -22,9 +24,9 @@ std::string encode_event(const EventNote& note, std::string_view name, std::stri
                    {"reason", note.reason},
                    {"message", note.message.substr(0, 1024)},
                    {"source", json::object{{"component", view(component)}, {"host", view(node)}}},
-                   {"firstTimestamp", view(now_rfc3339)},
-                   {"lastTimestamp", view(now_rfc3339)},
-                   {"count", count}});
+                   {"firstTimestamp", times.first_rfc3339},
+                   {"lastTimestamp", times.last_rfc3339},
+                   {"count", times.count}});
 }
 
 std::string uid_of(std::string_view object) {

@@ -11,8 +11,8 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Claim, WhatADriverNeedsOfIt) {
-  const auto claim =
-      parse_claim(R"({"metadata":{"namespace":"ml","name":"c","uid":"u-1","managedFields":[{"x":{"f:a":{}}}]},
+  const auto claim = parse_claim(
+      R"({"metadata":{"namespace":"ml","name":"c","uid":"u-1","managedFields":[{"x":{"f:a":{}}}]},
     "spec":{"devices":{"requests":[{"name":"g"}]}},
     "status":{"allocation":{"devices":{"results":[
         {"request":"g","driver":"gpu.elasticgpu.io","pool":"n1","device":"gpu-1","shareID":"s-1",
@@ -47,8 +47,9 @@ TEST(Claim, StatusSpeaksOfTheSameUid) {
   claim.space = "ml";
   claim.name = "c";
   claim.uid = "u-1";
-  const auto body = claim_status_body(
-      claim, {{"d", "n1", "gpu-1", "", true, "Prepared", "4 GiB", R"({"a":1})"}}, "2026-01-01T00:00:00Z");
+  const auto body =
+      claim_status_body(claim, {{"d", "n1", "gpu-1", "", true, "Prepared", "4 GiB", R"({"a":1})"}},
+                        "2026-01-01T00:00:00Z");
   EXPECT_EQ(
       body,
       R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c","namespace":)"
@@ -82,9 +83,11 @@ TEST(ResourceSlice, ReadsBackWhatItWrote) {
 }
 
 TEST(Event, IsAboutOneObject) {
-  const auto text = encode_event({"Pod", "ml", "p", "u", "SliceRefused", std::string(2000, 'x')}, "p.1", "n1",
-                                 "carve-agent", "2026-01-01T00:00:00Z", 1);
-  EXPECT_THAT(text, HasSubstr(R"("involvedObject":{"kind":"Pod","namespace":"ml","name":"p","uid":"u")"));
+  const auto text =
+      encode_event({"Pod", "ml", "p", "u", "SliceRefused", std::string(2000, 'x')}, "p.1", "n1",
+                   "carve-agent", {"2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 1});
+  EXPECT_THAT(text,
+              HasSubstr(R"("involvedObject":{"kind":"Pod","namespace":"ml","name":"p","uid":"u")"));
   EXPECT_LT(text.size(), 1600U);
 }
 

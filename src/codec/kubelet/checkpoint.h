@@ -20,10 +20,10 @@ struct CheckpointEntry {
   friend bool operator==(const CheckpointEntry&, const CheckpointEntry&) = default;
 };
 
-/// Reads the kubelet's kubelet_internal_checkpoint. The file is the kubelet's own affair and changed its form
-/// before, so it is read tolerantly: members that are not needed may be anything or missing, an entry that
-/// cannot be understood is left out, DeviceIDs may be grouped by NUMA node or a plain list. Its checksum is
-/// not looked at (it covers Go's print of a struct).
+/// Reads the kubelet's kubelet_internal_checkpoint. The file is the kubelet's own affair and
+/// changed its form before, so it is read tolerantly: members that are not needed may be anything
+/// or missing, an entry that cannot be understood is left out, DeviceIDs may be grouped by NUMA
+/// node or a plain list. Its checksum is not looked at (it covers Go's print of a struct).
 ///   errors  kInvalidArgument: no JSON (a file that is being written), or no Data.PodDeviceEntries
 ///   cost    O(text); nested at most 16 deep
 ///   source  spec 2.1, item 11: seen on kubelet 1.36.3

@@ -5,7 +5,8 @@
 namespace carve::codec {
 namespace {
 
-// Written by hand after the kubelet's file (1.36): a pod with an init container whose slot is handed on.
+// Written by hand after the kubelet's file (1.36): a pod with an init container whose slot is
+// handed on.
 constexpr std::string_view kFile = R"({"Data":{"PodDeviceEntries":[
   {"PodUID":"u-1","ContainerName":"init","ResourceName":"elasticgpu.io/slot",
    "DeviceIDs":{"-1":["slot-0003","slot-0001"]},"AllocResp":"KgA="},
@@ -18,10 +19,13 @@ TEST(Checkpoint, EntriesWithUidContainerAndAllNumaNodes) {
   const auto got = parse_checkpoint(kFile);
   ASSERT_TRUE(got) << got.error().what;
   ASSERT_EQ(got->size(), 3U);
-  EXPECT_EQ((*got)[0],
-            (CheckpointEntry{
-                "u-1", "init", "elasticgpu.io/slot", {"slot-0003", "slot-0001"}, std::string("\x2a\0", 2)}));
-  EXPECT_EQ((*got)[1], (CheckpointEntry{"u-1", "a", "elasticgpu.io/slot", {"slot-0003", "slot-0009"}, ""}));
+  EXPECT_EQ((*got)[0], (CheckpointEntry{"u-1",
+                                        "init",
+                                        "elasticgpu.io/slot",
+                                        {"slot-0003", "slot-0001"},
+                                        std::string("\x2a\0", 2)}));
+  EXPECT_EQ((*got)[1],
+            (CheckpointEntry{"u-1", "a", "elasticgpu.io/slot", {"slot-0003", "slot-0009"}, ""}));
   EXPECT_EQ((*got)[2].devices, std::vector<std::string>{"x1"});
 }
 

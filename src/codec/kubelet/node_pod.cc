@@ -1,6 +1,7 @@
 #include "codec/kubelet/node_pod.h"
 
 #include <boost/json.hpp>
+#include <map>
 
 #include "codec/json_read.h"
 
@@ -9,6 +10,52 @@ namespace {
 
 namespace json = boost::json;
 using json_read::text;
+
+namespace read = json_read;
+
+/// A claim's name within the pod -> the object's name; generated names stand in the pod's status.
+std::map<std::string, std::string> claim_names(const json::value& pod) {
+  std::map<std::string, std::string> names;
+  for (const auto& claim : read::list(pod, "spec.resourceClaims"))
+    names[text(claim, "name")] = text(claim, "resourceClaimName");
+  for (const auto& claim : read::list(pod, "status.resourceClaimStatuses"))
+    names[text(claim, "name")] = text(claim, "resourceClaimName");
+  return names;
+}
+
+std::vector<PodClaimUse> claims_of(const json::value& pod) {
+  const auto names = claim_names(pod);
+  std::vector<PodClaimUse> uses;
+  for (const char* list : {"spec.initContainers", "spec.containers"}) {
+    for (const auto& container : read::list(pod, list)) {
+      for (const auto& use : read::list(container, "resources.claims")) {
+        const auto found = names.find(text(use, "name"));
+        if (found != names.end() && !found->second.empty())
+          uses.push_back({found->second, text(container, "name"), text(use, "request")});
+      }
+    }
+  }
+  // Extended resources by DRA: a claim that the scheduler made for the pod.
+  const auto made = text(pod, "status.extendedResourceClaimStatus.resourceClaimName");
+  for (const auto& use : read::list(pod, "status.extendedResourceClaimStatus.requestMappings")) {
+    if (!made.empty()) uses.push_back({made, text(use, "containerName"), text(use, "requestName")});
+  }
+  return uses;
+}
+
+/// The runtime's words, as the kubelet hands them on: "unresolvable CDI devices <name>".
+std::vector<std::string> unresolved_of(const json::value& pod) {
+  std::vector<std::string> containers;
+  for (const char* list : {"status.initContainerStatuses", "status.containerStatuses"}) {
+    for (const auto& status : read::list(pod, list)) {
+      const auto said = text(status, "state.waiting.message");
+      if (said.find("unresolvable CDI devices") != std::string::npos &&
+          said.find(kSliceDeviceKind) != std::string::npos)
+        containers.push_back(text(status, "name"));
+    }
+  }
+  return containers;
+}
 
 }  // namespace
 
@@ -31,6 +78,9 @@ Result<NodePod> parse_node_pod(std::string_view object) {
   pod.node = text(value, "spec.nodeName");
   const auto phase = text(value, "status.phase");
   pod.ended = phase == "Succeeded" || phase == "Failed";
+  pod.pending = phase == "Pending" || phase.empty();
+  pod.claims = claims_of(value);
+  pod.unresolved = unresolved_of(value);
   return pod;
 }
 

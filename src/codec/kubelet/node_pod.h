@@ -11,7 +11,18 @@ namespace carve::codec {
 /// The annotation that carries the decision (core/model/record.h).
 inline constexpr std::string_view kRecordAnnotation = "carve.elasticgpu.io/record";
 
-/// A Pod of this node, what the slot door needs of it.
+/// The kind of our CDI devices.
+inline constexpr std::string_view kSliceDeviceKind = "carve.elasticgpu.io/slice";
+
+/// A container's use of a ResourceClaim.
+struct PodClaimUse {
+  std::string claim;  // the object's name
+  std::string container;
+  std::string request;  // empty: all of the claim's
+  friend bool operator==(const PodClaimUse&, const PodClaimUse&) = default;
+};
+
+/// A Pod of this node, what the agent needs of it.
 struct NodePod {
   std::string space;
   std::string name;
@@ -20,6 +31,9 @@ struct NodePod {
   std::string node;
   std::string record;  // the annotation's text; empty: none
   bool ended = false;  // Succeeded or Failed: none of its containers starts again
+  bool pending = false;
+  std::vector<PodClaimUse> claims;
+  std::vector<std::string> unresolved;  // containers whose runtime found no file for our CDI name
   friend bool operator==(const NodePod&, const NodePod&) = default;
 };
 

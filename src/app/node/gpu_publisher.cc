@@ -1,0 +1,134 @@
+#include "app/node/gpu_publisher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace carve::node {
+namespace {
+
+constexpr std::string_view kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
+
+}  // namespace
+
+void GpuPublisher::run_watch(const std::stop_token& stop) {
+  KubeSink sink;
+  sink.replace = [this](const std::vector<std::string>& objects) { replace(objects); };
+  sink.change = [this](const KubeChange& one) { change(one); };
+  sink.trouble = [](const Error&) {};
+  api_.watch(std::string(kGpus), {{"fieldSelector", "spec.nodeName=" + node_}}, sink, stop);
+}
+
+void GpuPublisher::learn(const std::string& object) {
+  auto digest = codec::parse_gpu_digest(object);
+  // Names of other nodes are not ours, whatever their spec says.
+  if (!digest || !digest->name.starts_with(node_ + ".")) return;
+  auto name = digest->name;
+  existing_[std::move(name)] = std::move(*digest);
+}
+
+void GpuPublisher::replace(const std::vector<std::string>& objects) {
+  const std::lock_guard lock(mutex_);
+  existing_.clear();
+  for (const auto& object : objects) learn(object);
+  synced_ = dirty_ = true;
+}
+
+void GpuPublisher::change(const KubeChange& change) {
+  const std::lock_guard lock(mutex_);
+  dirty_ = true;
+  if (change.kind == KubeChange::Kind::kPut) return learn(change.object);
+  if (const auto gone = codec::parse_gpu_digest(change.object)) existing_.erase(gone->name);
+}
+
+bool GpuPublisher::dirty() const {
+  const std::lock_guard lock(mutex_);
+  return dirty_;
+}
+
+/// One write: what is missing is made, without its status (the server drops that in a creation);
+/// else the half that is wrong is put right, the status first: that is what people look at.
+Result<void> GpuPublisher::write(const codec::GpuObject& gpu, const codec::GpuDigest* there,
+                                 const std::string& node_uid) {
+  const auto path = fmt::format("{}/{}", kGpus, gpu.name);
+  Result<std::string> written;
+  if (there == nullptr) {
+    written = api_.create(std::string(kGpus), codec::encode_gpu(gpu, node_uid));
+  } else if (there->status != codec::digest_of(gpu).status) {
+    written = api_.patch(path + "/status", KubePatch::kJson, codec::gpu_status_patch(gpu));
+  } else {
+    written = api_.patch(path, KubePatch::kJson, codec::gpu_spec_patch(gpu));
+  }
+  const std::lock_guard lock(mutex_);
+  if (written) {
+    learn(*written);
+    return {};
+  }
+  // Made by an earlier life of ours whose answer was lost, or gone behind our back: the watch is on
+  // its way, and where it is not, the next step finds the other way round.
+  if (written.error().code == Code::kNotFound) existing_.erase(gpu.name);
+  return fail_in("GPU " + gpu.name, written.error());
+}
+
+Result<bool> GpuPublisher::remove_gone(const std::vector<codec::GpuObject>& wanted, bool complete,
+                                       Clock::Time now) {
+  std::vector<std::string> names;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, digest] : existing_) {
+      if (std::none_of(wanted.begin(), wanted.end(),
+                       [&](const auto& gpu) { return gpu.name == name; }))
+        names.push_back(name);
+    }
+  }
+  std::erase_if(missing_since_, [&](const auto& entry) {
+    return !complete || std::find(names.begin(), names.end(), entry.first) == names.end();
+  });
+  if (!complete) return false;
+  bool waiting = false;
+  for (const auto& name : names) {
+    const auto since = missing_since_.emplace(name, now).first->second;
+    if (now - since < kGone) {
+      waiting = true;
+      continue;
+    }
+    const auto removed = api_.remove(fmt::format("{}/{}", kGpus, name));
+    if (!removed && removed.error().code != Code::kNotFound) return tl::unexpected(removed.error());
+    const std::lock_guard lock(mutex_);
+    existing_.erase(name);
+  }
+  return waiting;
+}
+
+Result<bool> GpuPublisher::step(const std::vector<codec::GpuObject>& wanted, bool complete,
+                                const std::string& node_uid, Clock::Time now) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!synced_)
+      return fail(Code::kUnavailable,
+                  "the API server's GPU objects are not known yet (deploy/crds)");
+    dirty_ = false;
+  }
+  bool waiting = false;
+  for (const auto& gpu : wanted) {
+    std::optional<codec::GpuDigest> there;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = existing_.find(gpu.name); found != existing_.end())
+        there = found->second;
+    }
+    const auto digest = codec::digest_of(gpu);
+    if (there && there->spec == digest.spec && there->status == digest.status) continue;
+    waiting = true;
+    const auto due = next_.find(gpu.name);
+    if (due != next_.end() && now < due->second) continue;
+    next_[gpu.name] = now + kGap;
+    CARVE_TRY_VOID(write(gpu, there ? &*there : nullptr, node_uid));
+  }
+  CARVE_TRY(const auto gone, remove_gone(wanted, complete, now));
+  return waiting || gone;
+}
+
+}  // namespace carve::node

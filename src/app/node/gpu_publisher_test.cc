@@ -1,0 +1,138 @@
+#include "app/node/gpu_publisher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/doors/testing/fake_node_slices.h"
+#include "port/testing/fake_kube_api.h"
+
+namespace carve::node {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+/// Against a server that keeps what is written; its watch is fed by listing it.
+struct GpuPublisherTest : ::testing::Test {
+  carve::testing::FakeKubeApi kube;
+  GpuPublisher publisher{"n1", kube};
+  GpuInventory cards = doors::some_cards(2);
+  std::vector<HeldSlice> held;
+  Clock::Time now{seconds(100)};
+
+  std::vector<codec::GpuObject> wanted() { return gpu_objects("n1", cards, held, {}, {}); }
+  Result<bool> step(bool complete = true) {
+    return publisher.step(wanted(), complete, "node-uid", now);
+  }
+  void hear() { publisher.replace(*kube.list("/apis/elasticgpu.io/v1alpha1/gpus", {})); }
+  void settle() {
+    hear();
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_TRUE(step());
+      hear();
+      now += GpuPublisher::kGap;
+    }
+  }
+  void hold(std::size_t card, const std::string& uid) {
+    HeldSlice one;
+    one.slice.owner = {OwnerKind::kPod, uid};
+    one.slice.part = "main";
+    one.slice.card = cards.cards.at(card).id;
+    one.slice.memory = Bytes::gib(4);
+    one.slice.compute = CoreShare(30);
+    held.push_back(one);
+  }
+  std::size_t writes() { return kube.writes().size(); }
+};
+
+TEST_F(GpuPublisherTest, OneObjectPerCardAndThenSilence) {
+  settle();
+  EXPECT_EQ(writes(), 4U);  // each made, and its status, which a creation cannot carry
+  EXPECT_THAT(kube.writes()[0].body, HasSubstr(R"("uid":"node-uid")"));
+  settle();
+  EXPECT_EQ(writes(), 4U);
+}
+
+TEST_F(GpuPublisherTest, ABurstOfChangesIsOneWritePerCardAndGap) {
+  settle();
+  const auto before = writes();
+  for (int i = 0; i < 20; ++i) {
+    hold(0, "u-" + std::to_string(i));
+    ASSERT_TRUE(step());
+    hear();
+    now += std::chrono::milliseconds(100);
+  }
+  EXPECT_EQ(writes() - before, 1U);
+  ASSERT_TRUE(step());
+  EXPECT_EQ(writes() - before, 2U);  // two seconds later: all that came since, at once
+  EXPECT_THAT(kube.writes().back().body, HasSubstr("u-19"));
+}
+
+TEST_F(GpuPublisherTest, AnAnswerThatWasLostAndAServerThatForgot) {
+  settle();
+  hold(0, "u-1");
+  kube.set_away(true);
+  EXPECT_FALSE(step());
+  kube.set_away(false);
+  now += GpuPublisher::kGap;
+  settle();
+  EXPECT_THAT(kube.list("/apis/elasticgpu.io/v1alpha1/gpus", {})->front(), HasSubstr("u-1"));
+  ASSERT_TRUE(kube.remove("/apis/elasticgpu.io/v1alpha1/gpus/" + wanted()[1].name));
+  settle();
+  EXPECT_EQ(kube.list("/apis/elasticgpu.io/v1alpha1/gpus", {})->size(), 2U);
+}
+
+TEST_F(GpuPublisherTest, ACardThatIsGoneForGood) {
+  settle();
+  cards.cards.pop_back();
+  ASSERT_TRUE(step(false));
+  now += GpuPublisher::kGone * 2;
+  ASSERT_TRUE(step(false));  // the driver does not answer: nothing is known to be gone
+  EXPECT_EQ(kube.list("/apis/elasticgpu.io/v1alpha1/gpus", {})->size(), 2U);
+  ASSERT_TRUE(step(true));
+  now += GpuPublisher::kGone - seconds(1);
+  ASSERT_TRUE(step(true));
+  EXPECT_EQ(kube.list("/apis/elasticgpu.io/v1alpha1/gpus", {})->size(), 2U);
+  now += seconds(1);
+  ASSERT_TRUE(step(true));
+  EXPECT_EQ(kube.list("/apis/elasticgpu.io/v1alpha1/gpus", {})->size(), 1U);
+}
+
+TEST_F(GpuPublisherTest, NothingIsWrittenBeforeTheServerWasHeard) {
+  EXPECT_FALSE(step());
+  EXPECT_EQ(writes(), 0U);
+}
+
+TEST(GpuObjects, AClaimStandsUnderEveryPodAndContainerThatNamesIt) {
+  const auto cards = doors::some_cards(1);
+  HeldSlice one;
+  one.slice.owner = {OwnerKind::kClaim, "u-c"};
+  one.slice.part = "big/sub";
+  one.slice.card = cards.cards[0].id;
+  one.slice.memory = Bytes::gib(4);
+  const auto pod = [](const char* space, const char* name, const char* uid,
+                      std::vector<codec::PodClaimUse> uses) {
+    codec::NodePod made;
+    made.space = space;
+    made.name = name;
+    made.uid = uid;
+    made.claims = std::move(uses);
+    return made;
+  };
+  const auto first = pod("ml", "p1", "u-1", {{"c", "a", ""}, {"c", "b", "other"}});
+  const auto second = pod("ml", "p2", "u-2", {{"c", "x", "big"}});
+  const auto elsewhere = pod("web", "p3", "u-3", {{"c", "x", ""}});
+  const auto known =
+      gpu_objects("n1", cards, {one}, {first, second, elsewhere}, {{"u-c", {"ml", "c"}}});
+  ASSERT_EQ(known.size(), 1U);
+  ASSERT_EQ(known[0].allocated.size(), 2U);
+  EXPECT_EQ(known[0].allocated.at("u-1").containers.at(0).name, "a");
+  EXPECT_EQ(known[0].allocated.at("u-2").containers.at(0).name, "x");
+  EXPECT_EQ(known[0].holders.at(0).pods, (std::vector<std::string>{"ml/p1", "ml/p2"}));
+  // As long as the name is not known, it stands under its own UID.
+  const auto unknown = gpu_objects("n1", cards, {one}, {first}, {});
+  EXPECT_TRUE(unknown[0].allocated.contains("u-c"));
+}
+
+}  // namespace
+}  // namespace carve::node

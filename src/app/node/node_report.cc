@@ -1,0 +1,206 @@
+#include "app/node/node_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/node/labels.h"
+
+namespace carve::node {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kLook = milliseconds(200);
+constexpr auto kFull =
+    seconds(5);  // everything is compared again, whether or not something changed
+constexpr auto kAskRuntime = seconds(10);
+constexpr auto kAskClasses = seconds(10);
+constexpr auto kLeastBackOff = seconds(1);
+constexpr auto kMostBackOff = seconds(30);
+constexpr std::size_t kRemembered = 4096;
+
+constexpr const char* kGpu = "elasticgpu.io/gpu";
+constexpr const char* kGpuCore = "elasticgpu.io/gpu-core";
+constexpr const char* kGpuMemory = "elasticgpu.io/gpu-memory";  // MiB
+
+/// Something that was held is held no more.
+bool anything_freed(const std::vector<HeldSlice>& before, const std::vector<HeldSlice>& now) {
+  return std::any_of(before.begin(), before.end(), [&](const HeldSlice& old) {
+    return std::none_of(now.begin(), now.end(),
+                        [&](const HeldSlice& one) { return one.slice == old.slice; });
+  });
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> total_names(const std::string& words) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < words.size();) {
+    const auto comma = std::min(words.find(',', at), words.size());
+    const auto name = words.substr(at, comma - at);
+    at = comma + 1;
+    if (name != kGpu && name != kGpuCore && name != kGpuMemory) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("--totals: \"{}\"; legal are {}, {} and {}", name.substr(0, 64), kGpu,
+                              kGpuCore, kGpuMemory));
+    }
+    names.push_back(name);
+  }
+  return names;
+}
+
+NodeReport::NodeReport(std::string node, World world)
+    : node_(std::move(node)),
+      world_(std::move(world)),
+      gpus_(node_, world_.api),
+      status_(node_, world_.api, world_.clock),
+      claims_(world_.api, world_.notices) {}
+
+void NodeReport::ask_runtime() {
+  next_runtime_ = world_.clock.now() + kAskRuntime;
+  const auto node = status_.seen();
+  const auto facts = world_.runtime.ask();
+  auto verdict = judge_runtime(facts, node ? node->runtime : "", world_.cdi_dir);
+  const std::lock_guard lock(mutex_);
+  // A runtime that is away for a moment is not another one: its own last word stands.
+  if (!facts && runtime_.word != RuntimeVerdict::Word::kUnknown) return;
+  if (verdict == runtime_) return;
+  if (verdict.word != RuntimeVerdict::Word::kWith)
+    world_.log.warn("container runtime",
+                    {{"reason", verdict.reason}, {"message", verdict.message}});
+  runtime_ = std::move(verdict);
+}
+
+std::string NodeReport::shut() const {
+  const std::lock_guard lock(mutex_);
+  return runtime_.word == RuntimeVerdict::Word::kWithout ? runtime_.message : std::string();
+}
+
+void NodeReport::count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts) {
+  if (unresolved_.size() > kRemembered) unresolved_.clear();
+  for (const auto& pod : pods) {
+    if (pod.ended) continue;
+    for (const auto& container : pod.unresolved) {
+      facts->unresolved.push_back(fmt::format("{}/{}/{}", pod.space, pod.name, container));
+      if (!unresolved_.insert(pod.uid + "/" + container).second) continue;
+      ++unresolved_seen_;
+      world_.log.error("the runtime did not find a container's CDI device",
+                       {{"container", facts->unresolved.back()}, {"seen", unresolved_seen_}});
+      world_.notices.warn(
+          {"Pod", pod.space, pod.name, pod.uid, "DeviceNotResolved",
+           fmt::format("container {}: the runtime did not find the CDI device of its slice; it "
+                       "tries again, "
+                       "and where it stays so, the runtime does not watch {} (cdi_spec_dirs)",
+                       container, world_.cdi_dir)});
+    }
+  }
+  facts->unresolved_seen = unresolved_seen_;
+}
+
+NodeFacts NodeReport::facts_of(const GpuInventory& cards, const std::vector<codec::NodePod>& pods) {
+  NodeFacts facts;
+  facts.troubles = world_.slices.troubles();
+  facts.cards = cards.cards;
+  {
+    const std::lock_guard lock(mutex_);
+    facts.runtime = runtime_;
+  }
+  if (world_.not_published) facts.not_published = world_.not_published();
+  if (facts.not_published.empty()) facts.not_published = gpu_error_;
+  facts.refused = world_.notices.last_refusal();
+  count_unresolved(pods, &facts);
+  return facts;
+}
+
+/// Constant: never reduced because of use, nor while a card is away.
+codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, std::string* withheld) {
+  codec::NodeChanges totals;
+  if (world_.totals.empty()) return totals;
+  const auto now = world_.clock.now();
+  if (now >= next_classes_) {
+    next_classes_ = now + kAskClasses;
+    if (const auto classes = world_.api.list("/apis/resource.k8s.io/v1/deviceclasses")) {
+      mapped_.clear();
+      for (const auto& text : *classes) mapped_.insert(codec::mapped_name(text));
+    }
+  }
+  most_cards_ = std::max(most_cards_, cards.cards.size());
+  Bytes memory;
+  for (const auto& card : cards.cards) memory += card.memory;
+  for (const auto& name : world_.totals) {
+    if (mapped_.contains(name)) {
+      totals[name] = std::nullopt;
+      *withheld += (withheld->empty() ? "" : ", ") + name + " is mapped by a DeviceClass";
+    } else if (cards.cards.size() == most_cards_ && most_cards_ > 0) {
+      totals[name] = name == kGpu       ? fmt::to_string(most_cards_)
+                     : name == kGpuCore ? fmt::to_string(most_cards_ * 100)
+                                        : fmt::to_string(memory.count() >> 20U);
+    }
+  }
+  return totals;
+}
+
+void NodeReport::note(const char* what, std::string* last, std::string error) {
+  if (error != *last && !error.empty()) world_.log.warn(what, {{"error", error}});
+  *last = std::move(error);
+}
+
+Result<bool> NodeReport::publish(const GpuInventory& cards, const std::vector<HeldSlice>& holdings,
+                                 const std::vector<codec::NodePod>& pods, Clock::Time now) {
+  const auto node = status_.seen();
+  if (!node) return fail(Code::kUnavailable, "Node " + node_ + " is not known yet");
+  const bool asking = claims_.step(pods, holdings, now);
+  const auto wanted = gpu_objects(node_, cards, holdings, pods, claims_.names());
+  const bool complete = world_.slices.troubles().gpu == GpuState::kOk;
+  CARVE_TRY(const bool waiting, gpus_.step(wanted, complete, node->uid, now));
+  return waiting || asking;
+}
+
+void NodeReport::step() {
+  const auto now = world_.clock.now();
+  if (now >= next_runtime_) ask_runtime();
+  auto holdings = world_.slices.holdings();
+  if (anything_freed(held_, holdings)) status_.freed();
+  // Somebody waits for this one: it has no back-off behind it.
+  if (const auto touched = status_.touch(); !touched)
+    note("node not touched", &status_error_, touched.error().what);
+  const auto cards = world_.slices.cards();
+  const auto revision = world_.pods.revision();
+  const bool same = holdings == held_ && cards.cards == cards_ && revision == pods_seen_;
+  held_ = std::move(holdings);
+  if (now < not_before_ || (same && !open_ && !gpus_.dirty() && now < next_full_)) return;
+  cards_ = cards.cards;
+  pods_seen_ = revision;
+  next_full_ = now + kFull;
+  const auto pods = world_.pods.all();
+  const auto published = publish(cards, held_, pods, now);
+  note("GPU objects not written", &gpu_error_, published ? "" : published.error().what);
+  NodeWish wish;
+  auto facts = facts_of(cards, pods);
+  wish.totals = totals_of(cards, &facts.withheld);
+  wish.labels = labels_of(cards);
+  wish.labels_known = !cards.cards.empty();
+  wish.conditions = conditions_of(facts);
+  const auto told = status_.step(wish);
+  note("node not written", &status_error_, told ? "" : told.error().what);
+  open_ = !published || !told || *published || *told;
+  // An API server that is away or refuses is not asked five times a second.
+  if (published && told) {
+    back_off_ = kLeastBackOff;
+    return;
+  }
+  not_before_ = now + back_off_;
+  back_off_ = std::min<Clock::Duration>(std::max<Clock::Duration>(back_off_, kLeastBackOff) * 2,
+                                        kMostBackOff);
+}
+
+void NodeReport::run(const std::stop_token& stop) {
+  do {
+    step();
+  } while (world_.clock.sleep_for(kLook, stop));
+}
+
+}  // namespace carve::node

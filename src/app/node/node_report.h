@@ -1,0 +1,88 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "app/doors/node_pods.h"
+#include "app/doors/notices.h"
+#include "app/node/conditions.h"
+#include "app/node/gpu_publisher.h"
+#include "app/node/node_status.h"
+#include "app/node/pod_claims.h"
+#include "base/log.h"
+#include "port/container_runtime.h"
+
+namespace carve::node {
+
+/// Looks at the node five times a second and tells the cluster what changed: GPU objects, labels,
+/// conditions, totals, the touch. One thread writes; the two watches have threads of their own.
+class NodeReport {
+ public:
+  struct World {
+    NodeSlices& slices;
+    KubeApi& api;
+    doors::NodePods& pods;
+    doors::Notices& notices;
+    ContainerRuntime& runtime;
+    Clock& clock;
+    Log& log;
+    std::string cdi_dir;
+    std::vector<std::string> totals;             // names to keep on the Node: total_names()
+    std::function<std::string()> not_published;  // by others; empty text: all is
+  };
+  NodeReport(std::string node, World world);
+
+  /// Asks the runtime, once, before anything is offered. At most some seconds.
+  void ask_runtime();
+  /// Why nothing may start here; empty: it may. Any thread.
+  [[nodiscard]] std::string shut() const;
+  void run_gpu_watch(const std::stop_token& stop) { gpus_.run_watch(stop); }
+  void run_node_watch(const std::stop_token& stop) { status_.run_watch(stop); }
+  /// Until `stop`.
+  void run(const std::stop_token& stop);
+  /// One look.
+  void step();
+
+ private:
+  [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
+                                   const std::vector<codec::NodePod>& pods);
+  void count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts);
+  [[nodiscard]] codec::NodeChanges totals_of(const GpuInventory& cards, std::string* withheld);
+  void note(const char* what, std::string* last, std::string error);
+  Result<bool> publish(const GpuInventory& cards, const std::vector<HeldSlice>& holdings,
+                       const std::vector<codec::NodePod>& pods, Clock::Time now);
+
+  std::string node_;
+  World world_;
+  GpuPublisher gpus_;
+  NodeStatus status_;
+  PodClaims claims_;
+  mutable std::mutex mutex_;
+  RuntimeVerdict runtime_;
+  // The stepping thread's own.
+  Clock::Time next_runtime_{};
+  Clock::Time next_full_{};
+  Clock::Time not_before_{};  // after an error of the API server
+  Clock::Duration back_off_{};
+  std::vector<HeldSlice> held_;
+  std::vector<Card> cards_;
+  std::uint64_t pods_seen_ = 0;
+  bool open_ = true;
+  std::string gpu_error_;
+  std::string status_error_;
+  std::set<std::string> unresolved_;  // "pod UID/container" that were seen; bounded
+  std::size_t unresolved_seen_ = 0;
+  std::size_t most_cards_ = 0;
+  std::set<std::string> mapped_;  // resource names that a DeviceClass maps
+  Clock::Time next_classes_{};
+};
+
+/// "elasticgpu.io/gpu,elasticgpu.io/gpu-core" → the names; empty: none.
+///   errors  kInvalidArgument: an unknown name
+[[nodiscard]] Result<std::vector<std::string>> total_names(const std::string& words);
+
+}  // namespace carve::node

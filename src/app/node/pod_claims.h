@@ -1,0 +1,47 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/doors/notices.h"
+#include "app/node/gpu_objects.h"
+#include "base/clock.h"
+#include "codec/kubelet/node_pod.h"
+#include "port/kube_api.h"
+
+namespace carve::node {
+
+/// The claims of this node's pods: whose UID is whose, asked of the API server once each; and the
+/// pods that have a node and no allocation (spec.nodeName set by hand: no scheduler looked at
+/// them), which are told so, because the kubelet only says that it waits. One thread.
+class PodClaims {
+ public:
+  PodClaims(KubeApi& api, doors::Notices& notices) : api_(api), notices_(notices) {}
+
+  /// Asks what is to be asked now, at most kAtOnce claims. True: something is left to ask.
+  bool step(const std::vector<codec::NodePod>& pods, const std::vector<HeldSlice>& holdings,
+            Clock::Time now);
+  [[nodiscard]] const ClaimNames& names() const { return names_; }
+
+ private:
+  static constexpr std::size_t kAtOnce = 16;
+  using Key = std::pair<std::string, std::string>;  // namespace, name
+  struct Known {
+    std::string uid;
+    bool settled = false;  // allocated: nothing more to learn
+    Clock::Time next{};
+  };
+  void look(const codec::NodePod& pod, const Key& key, Known* known, Clock::Time now);
+  [[nodiscard]] bool ours(const std::vector<std::string>& classes, Clock::Time now);
+  void forget(const std::vector<codec::NodePod>& pods);
+
+  KubeApi& api_;
+  doors::Notices& notices_;
+  std::map<Key, Known> known_;
+  ClaimNames names_;
+  std::map<std::string, std::pair<bool, Clock::Time>> classes_;  // of our driver; until then
+};
+
+}  // namespace carve::node

@@ -1,0 +1,113 @@
+#include "app/node/runtime_cdi.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+namespace carve::node {
+namespace {
+
+using Word = RuntimeVerdict::Word;
+
+struct Version {
+  int major = -1;
+  int minor = 0;
+};
+
+Version version_of(std::string_view text) {
+  if (text.starts_with("v")) text.remove_prefix(1);
+  Version version;
+  const std::string copy(text);
+  char* end = nullptr;
+  const long major = std::strtol(copy.c_str(), &end, 10);
+  if (end == copy.c_str() || major < 0 || major > 9999) return version;
+  version.major = static_cast<int>(major);
+  if (*end == '.') version.minor = static_cast<int>(std::strtol(end + 1, nullptr, 10) % 10'000);
+  return version;
+}
+
+bool older(Version version, int major, int minor) {
+  return version.major < major || (version.major == major && version.minor < minor);
+}
+
+/// /run and /var/run are one folder on every host that Kubernetes runs on.
+std::string plain_folder(std::string path) {
+  if (path.starts_with("/var/run/")) path.erase(0, 4);
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+RuntimeVerdict without(std::string reason, std::string message) {
+  return {Word::kWithout, std::move(reason), std::move(message)};
+}
+
+RuntimeVerdict by_version(const std::string& name, const std::string& text) {
+  const auto version = version_of(text);
+  const auto told = name + " " + text;
+  const bool containerd = name == "containerd";
+  if ((!containerd && name != "cri-o") || version.major < 0)
+    return {Word::kUnknown, "RuntimeNotKnown",
+            fmt::format(
+                "whether {} injects CDI devices is not known; containerd 1.7 and CRI-O 1.24 and "
+                "later do",
+                told)};
+  if (older(version, 1, containerd ? 7 : 24)) {
+    return without(
+        "RuntimeTooOld",
+        fmt::format("{} knows no CDI devices, so no slice would reach a container; update it to "
+                    "{} or later",
+                    told, containerd ? "containerd 2.0" : "CRI-O 1.24"));
+  }
+  if (containerd && version.major < 2) {
+    return {Word::kUnknown, "RuntimeDidNotTell",
+            fmt::format(
+                "{} injects CDI devices only with enable_cdi = true in its configuration, and it "
+                "could not be asked",
+                told)};
+  }
+  return {Word::kWith, "RuntimeWithCDI", told + " injects CDI devices"};
+}
+
+}  // namespace
+
+RuntimeVerdict judge_runtime(const Result<RuntimeFacts>& facts, const std::string& node_runtime,
+                             const std::string& cdi_dir) {
+  std::string name;
+  std::string version;
+  if (facts) {
+    name = facts->name;
+    version = facts->version;
+  } else if (const auto colon = node_runtime.find("://"); colon != std::string::npos) {
+    name = node_runtime.substr(0, colon);
+    version = node_runtime.substr(colon + 3);
+  } else {
+    return {Word::kUnknown, "RuntimeNotAsked",
+            "the container runtime could not be asked: " + facts.error().what};
+  }
+  if (facts && facts->cdi && !*facts->cdi) {
+    return without(
+        "DisabledInConfiguration",
+        fmt::format("{} {} has CDI devices disabled, so no slice would reach a container; set "
+                    "enable_cdi = true in its configuration and restart it",
+                    name, version));
+  }
+  if (facts && !facts->cdi_dirs.empty()) {
+    const bool looks = std::any_of(
+        facts->cdi_dirs.begin(), facts->cdi_dirs.end(),
+        [&](const std::string& dir) { return plain_folder(dir) == plain_folder(cdi_dir); });
+    if (!looks) {
+      return without(
+          "OtherFolders",
+          fmt::format("{} {} looks for CDI files in {}, the agent writes them to {}; add that "
+                      "folder to cdi_spec_dirs in its configuration, or set the agent's --cdi-dir",
+                      name, version, fmt::join(facts->cdi_dirs, ", "), cdi_dir));
+    }
+  }
+  if (facts && facts->cdi)
+    return {Word::kWith, "RuntimeWithCDI", name + " " + version + " injects CDI devices"};
+  return by_version(name, version);
+}
+
+}  // namespace carve::node

@@ -1,0 +1,56 @@
+#include "codec/kubelet/node_pod.h"
+
+#include <gtest/gtest.h>
+
+#include "codec/kubelet/runtime_config.h"
+
+namespace carve::codec {
+namespace {
+
+TEST(NodePod, ClaimsByTheirObjectsNamesAndWhoUsesThem) {
+  const auto pod = parse_node_pod(R"({"metadata":{"namespace":"ml","name":"p","uid":"u"},
+    "spec":{"nodeName":"n1","resourceClaims":[{"name":"own","resourceClaimName":"shared"},
+                                              {"name":"made","resourceClaimTemplateName":"t"},
+                                              {"name":"later","resourceClaimTemplateName":"t"}],
+      "initContainers":[{"name":"i","resources":{"claims":[{"name":"made","request":"b"}]}}],
+      "containers":[{"name":"c","resources":{"claims":[{"name":"own"},{"name":"later"}]}},{"name":"d"}]},
+    "status":{"phase":"Pending","resourceClaimStatuses":[{"name":"made","resourceClaimName":"p-made-x1"}],
+      "extendedResourceClaimStatus":{"resourceClaimName":"p-ext","requestMappings":[
+        {"containerName":"d","requestName":"container-1-request-0","resourceName":"nvidia.com/gpu"}]}}})");
+  ASSERT_TRUE(pod) << pod.error().what;
+  EXPECT_TRUE(pod->pending);
+  EXPECT_EQ(pod->claims, (std::vector<PodClaimUse>{{"p-made-x1", "i", "b"},
+                                                   {"shared", "c", ""},
+                                                   {"p-ext", "d", "container-1-request-0"}}));
+}
+
+TEST(NodePod, ContainersWhoseDeviceTheRuntimeDidNotFind) {
+  const auto pod =
+      parse_node_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"containerStatuses":[
+    {"name":"a","state":{"waiting":{"reason":"CreateContainerError","message":"failed to generate spec: CDI device
+ injection failed: unresolvable CDI devices carve.elasticgpu.io/slice=x-1"}}},
+    {"name":"b","state":{"waiting":{"message":"unresolvable CDI devices nvidia.com/gpu=0"}}},
+    {"name":"c","state":{"running":{}}}]}})");
+  // A raw line break within a string is no JSON: the kubelet never sends one.
+  EXPECT_FALSE(pod);
+  const auto fine = parse_node_pod(
+      R"({"metadata":{"name":"p","uid":"u"},"status":{"containerStatuses":[{"name":"a","state":{"waiting":)"
+      R"({"message":"unresolvable CDI devices carve.elasticgpu.io/slice=x-1"}}},{"name":"b","state":{"waiting":)"
+      R"({"message":"unresolvable CDI devices nvidia.com/gpu=0"}}},{"name":"c","state":{"running":{}}}]}})");
+  ASSERT_TRUE(fine);
+  EXPECT_EQ(fine->unresolved, std::vector<std::string>{"a"});
+}
+
+TEST(RuntimeConfig, WhatContainerdTells) {
+  const auto with =
+      parse_runtime_config(R"({"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/var/run/cdi"]})");
+  EXPECT_EQ(with.cdi, true);
+  EXPECT_EQ(with.cdi_dirs, (std::vector<std::string>{"/etc/cdi", "/var/run/cdi"}));
+  EXPECT_EQ(parse_runtime_config(R"({"enableCDI":false,"cdiSpecDirs":["/etc/cdi"]})").cdi, false);
+  EXPECT_EQ(parse_runtime_config(R"({"enableCDI":null,"cdiSpecDirs":["/etc/cdi"]})").cdi, true);
+  EXPECT_EQ(parse_runtime_config(R"({"snapshotter":"x"})").cdi, std::nullopt);
+  EXPECT_EQ(parse_runtime_config("[crio]\n").cdi, std::nullopt);
+}
+
+}  // namespace
+}  // namespace carve::codec

@@ -1,0 +1,117 @@
+#include "codec/node/node_object.h"
+
+#include <cctype>
+#include <utility>
+
+#include "codec/json_read.h"
+
+namespace carve::codec {
+namespace {
+
+namespace json = boost::json;
+namespace read = json_read;
+
+constexpr std::size_t kLabelMax = 63;
+constexpr std::size_t kMessageMax = 2048;
+
+json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
+
+std::map<std::string, std::string> own_texts(const json::value& value, std::string_view path) {
+  std::map<std::string, std::string> texts;
+  const auto* found = read::at(value, path);
+  const auto* object = found == nullptr ? nullptr : found->if_object();
+  if (object == nullptr) return texts;
+  for (const auto& [key, text] : *object) {
+    const std::string_view name(key.data(), key.size());
+    if (name.starts_with(kOwnPrefix)) texts[std::string(name)] = read::text_of(&text);
+  }
+  return texts;
+}
+
+json::object changes_of(const NodeChanges& changes) {
+  json::object object;
+  for (const auto& [key, value] : changes)
+    object[key] = value ? json::value(*value) : json::value(nullptr);
+  return object;
+}
+
+}  // namespace
+
+Result<NodeObject> parse_node_object(std::string_view text) {
+  json::parse_options options;
+  options.max_depth = 64;
+  json::error_code error;
+  const json::value value = json::parse(view(text), error, {}, options);
+  if (error) return fail(Code::kInvalidArgument, "Node: no JSON: " + error.message());
+  NodeObject node;
+  node.name = read::text(value, "metadata.name");
+  if (node.name.empty()) return fail(Code::kInvalidArgument, "Node: without metadata.name");
+  node.uid = read::text(value, "metadata.uid");
+  node.runtime = read::text(value, "status.nodeInfo.containerRuntimeVersion");
+  node.labels = own_texts(value, "metadata.labels");
+  node.capacity = own_texts(value, "status.capacity");
+  for (const auto& item : read::list(value, "status.conditions")) {
+    const auto type = read::text(item, "type");
+    node.conditions[type] = {type, read::text(item, "status") == "True", read::text(item, "reason"),
+                             read::text(item, "message")};
+    node.since[type] = read::text(item, "lastTransitionTime");
+  }
+  return node;
+}
+
+std::string node_labels_patch(const NodeChanges& labels) {
+  return json::serialize(json::object{{"metadata", json::object{{"labels", changes_of(labels)}}}});
+}
+
+std::string node_annotation_patch(std::string_view key, std::string_view value) {
+  return json::serialize(json::object{
+      {"metadata", json::object{{"annotations", json::object{{view(key), view(value)}}}}}});
+}
+
+std::string node_totals_patch(const NodeChanges& totals) {
+  return json::serialize(
+      json::object{{"status", json::object{{"capacity", changes_of(totals)},
+                                           {"allocatable", changes_of(totals)}}}});
+}
+
+std::string node_conditions_patch(const std::vector<NodeCondition>& conditions,
+                                  const NodeObject& existing, std::string_view now_rfc3339) {
+  json::array list;
+  for (const auto& condition : conditions) {
+    std::string since(now_rfc3339);
+    const auto before = existing.conditions.find(condition.type);
+    if (before != existing.conditions.end() && before->second.on == condition.on &&
+        !existing.since.at(condition.type).empty())
+      since = existing.since.at(condition.type);
+    list.push_back(json::object{{"type", condition.type},
+                                {"status", condition.on ? "True" : "False"},
+                                {"reason", condition.reason},
+                                {"message", condition.message.substr(0, kMessageMax)},
+                                {"lastHeartbeatTime", view(now_rfc3339)},
+                                {"lastTransitionTime", since}});
+  }
+  return json::serialize(json::object{{"status", json::object{{"conditions", std::move(list)}}}});
+}
+
+std::string mapped_name(std::string_view device_class) {
+  json::error_code error;
+  const json::value value = json::parse(view(device_class), error);
+  return error ? std::string() : read::text(value, "spec.extendedResourceName");
+}
+
+std::string label_value(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (plain || c == '.' || c == '_') {
+      if (plain || !out.empty()) out += c;
+    } else if (!out.empty() && out.back() != '-') {
+      out += '-';
+    }
+    if (out.size() == kLabelMax) break;
+  }
+  while (!out.empty() && std::isalnum(static_cast<unsigned char>(out.back())) == 0) out.pop_back();
+  return out;
+}
+
+}  // namespace carve::codec

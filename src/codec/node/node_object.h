@@ -1,0 +1,57 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace carve::codec {
+
+/// A condition of the Node. True names a trouble.
+struct NodeCondition {
+  std::string type;
+  bool on = false;
+  std::string reason;   // CamelCase
+  std::string message;  // cause and fix
+  friend bool operator==(const NodeCondition&, const NodeCondition&) = default;
+};
+
+/// What the API server has of our node, as much of it as is ours, and what the kubelet says of the
+/// runtime.
+struct NodeObject {
+  std::string name;
+  std::string uid;
+  std::string runtime;                              // "containerd://2.3.7"
+  std::map<std::string, std::string> labels;        // below elasticgpu.io/
+  std::map<std::string, std::string> capacity;      // below elasticgpu.io/
+  std::map<std::string, NodeCondition> conditions;  // all, by type
+  std::map<std::string, std::string> since;         // lastTransitionTime, by type
+};
+
+inline constexpr std::string_view kOwnPrefix = "elasticgpu.io/";
+
+/// Tolerant.
+///   errors  kInvalidArgument: no JSON, or without a name
+[[nodiscard]] Result<NodeObject> parse_node_object(std::string_view text);
+
+/// A merge patch of metadata: values to set; nullopt removes.
+using NodeChanges = std::map<std::string, std::optional<std::string>>;
+[[nodiscard]] std::string node_labels_patch(const NodeChanges& labels);
+[[nodiscard]] std::string node_annotation_patch(std::string_view key, std::string_view value);
+/// A merge patch of status: totals to set; nullopt removes.
+[[nodiscard]] std::string node_totals_patch(const NodeChanges& totals);
+/// A strategic merge patch of status. The time of a condition that stays as it was is kept.
+[[nodiscard]] std::string node_conditions_patch(const std::vector<NodeCondition>& conditions,
+                                                const NodeObject& existing,
+                                                std::string_view now_rfc3339);
+
+/// spec.extendedResourceName of a DeviceClass, or empty.
+[[nodiscard]] std::string mapped_name(std::string_view device_class);
+
+/// Letters, digits, dashes, dots: a label's value made of any text; at most 63 characters.
+[[nodiscard]] std::string label_value(std::string_view text);
+
+}  // namespace carve::codec

@@ -1,0 +1,107 @@
+#include "codec/node/node_object.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codec/node/gpu_object.h"
+
+namespace carve::codec {
+namespace {
+
+using testing::HasSubstr;
+
+GpuObject some_gpu() {
+  GpuObject gpu;
+  gpu.name = "n1.gpu-1";
+  gpu.node = "n1";
+  gpu.card.id = CardId("GPU-1");
+  gpu.card.model = "NVIDIA H200";
+  gpu.card.memory = Bytes::gib(80);
+  gpu.links = {{"GPU-2", "NVLINK", 18}};
+  GpuHolder holder;
+  holder.slice.owner = {OwnerKind::kClaim, "u-1"};
+  holder.slice.part = "gpu";
+  holder.slice.memory = Bytes::gib(4);
+  holder.slice.compute = CoreShare(30);
+  holder.pods = {"ml/p"};
+  gpu.holders.push_back(holder);
+  gpu.allocated["u-p"] = {"ml", "p", {{"main", Bytes::gib(4), CoreShare(30)}}};
+  return gpu;
+}
+
+/// What the server would keep after the two writes.
+std::string stored(const GpuObject& gpu) {
+  const auto cut = [](std::string patch) {
+    const auto at = patch.find("\"value\":") + 8;
+    return patch.substr(at, patch.size() - at - 2);
+  };
+  return R"({"metadata":{"name":")" + gpu.name + R"(","managedFields":[]},"status":)" +
+         cut(gpu_status_patch(gpu)) + ",\"spec\":" + cut(gpu_spec_patch(gpu)) + "}";
+}
+
+TEST(GpuObject, WhatWasWrittenIsSeenAsTheSame) {
+  const auto gpu = some_gpu();
+  const auto read = parse_gpu_digest(stored(gpu));
+  ASSERT_TRUE(read) << read.error().what;
+  EXPECT_EQ(read->spec, digest_of(gpu).spec);
+  EXPECT_EQ(read->status, digest_of(gpu).status);
+}
+
+TEST(GpuObject, EveryChangeIsSeenInItsHalfOnly) {
+  const auto gpu = some_gpu();
+  auto other = gpu;
+  other.card.health = {false, "XID 79"};
+  EXPECT_EQ(digest_of(other).spec, digest_of(gpu).spec);
+  EXPECT_NE(digest_of(other).status, digest_of(gpu).status);
+  other = gpu;
+  other.driver_version = "580.65.06";
+  EXPECT_NE(digest_of(other).spec, digest_of(gpu).spec);
+  EXPECT_EQ(digest_of(other).status, digest_of(gpu).status);
+  // A hand's edit.
+  auto text = stored(gpu);
+  text.replace(text.find("Healthy"), 7, "Perfect");
+  EXPECT_NE(parse_gpu_digest(text)->status, digest_of(gpu).status);
+}
+
+TEST(GpuObject, FreeIsWhatIsLeftAndNothingOfABrokenCard) {
+  auto gpu = some_gpu();
+  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"77824",)"
+                                               R"("elasticgpu.io/gpu-core":"70"})"));
+  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("summary":"ml/p 4Gi/30")"));
+  gpu.card.health = {false, "XID 79"};
+  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0",)"
+                                               R"("elasticgpu.io/gpu-core":"0"})"));
+}
+
+TEST(NodeObject, OursIsReadAndTheRestLeft) {
+  const auto node = parse_node_object(
+      R"({"metadata":{"name":"n1","uid":"u","labels":{"a":"b","elasticgpu.io/gpu.count":"2"}},)"
+      R"("status":{"capacity":{"cpu":"2","elasticgpu.io/gpu-core":"200"},"nodeInfo":)"
+      R"({"containerRuntimeVersion":"containerd://2.3.7"},"conditions":[{"type":"RuntimeWithoutCDI",)"
+      R"("status":"True","reason":"r","message":"m","lastTransitionTime":"t0"},7]}})");
+  ASSERT_TRUE(node) << node.error().what;
+  EXPECT_EQ(node->labels, (std::map<std::string, std::string>{{"elasticgpu.io/gpu.count", "2"}}));
+  EXPECT_EQ(node->capacity.size(), 1U);
+  EXPECT_EQ(node->runtime, "containerd://2.3.7");
+  EXPECT_TRUE(node->conditions.at("RuntimeWithoutCDI").on);
+  // A condition that stays on keeps its time, one that turns gets the new one.
+  const NodeCondition same{"RuntimeWithoutCDI", true, "r2", "m2"};
+  EXPECT_THAT(node_conditions_patch({same}, *node, "t1"),
+              HasSubstr(R"("lastTransitionTime":"t0")"));
+  const NodeCondition turned{"RuntimeWithoutCDI", false, "r2", "m2"};
+  EXPECT_THAT(node_conditions_patch({turned}, *node, "t1"),
+              HasSubstr(R"("lastTransitionTime":"t1")"));
+  EXPECT_FALSE(parse_node_object("[]"));
+  EXPECT_FALSE(parse_node_object("{"));
+}
+
+TEST(NodeObject, LabelValues) {
+  EXPECT_EQ(label_value("NVIDIA H200 (SIMULATED)"), "NVIDIA-H200-SIMULATED");
+  EXPECT_EQ(label_value("580.65.06"), "580.65.06");
+  EXPECT_EQ(label_value("..a--b.."), "a-b");
+  EXPECT_EQ(label_value(""), "");
+  EXPECT_EQ(label_value(std::string(80, 'x')).size(), 63U);
+}
+
+}  // namespace
+}  // namespace carve::codec

@@ -1,0 +1,248 @@
+"""What an agent tells the cluster about its node: GPU objects, labels, conditions, the touch that wakes pods, events."""
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+from ring import images  # noqa: E402
+from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
+
+HOLD = ["ring-look", "hold", "600"]
+TOUCHED = "elasticgpu.io/slices-freed"
+
+
+class Objects(CarveTest):
+    doors = "dra,slots"
+
+    def gpus(self):
+        """The node's GPU objects by UUID."""
+        return {gpu["spec"]["uuid"]: gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == "n1"}
+
+    def node(self):
+        return self.kube.get("Node", "n1")
+
+    def condition(self, kind):
+        found = [c for c in self.node()["status"]["conditions"] if c["type"] == kind]
+        return found[0] if found else {"status": "absent"}
+
+    def fraction(self, memory="4Gi", cores="30", **more):
+        return pod(self.name(), image=images.PROGRAMS, claims={"gpu": self.template(memory=memory, cores=cores)},
+                   command=HOLD, **more)
+
+    def started(self, object_):
+        made = self.create(object_)
+        self.wait_ready(made["metadata"]["name"])
+        return made
+
+    # --- GPU objects ---------------------------------------------------------------------------------------------
+
+    def test_one_object_per_card_as_the_driver_has_them(self):
+        cards = self.carve.truth("cards")["cards"]
+        wait_for("an object for every card", 10, lambda: len(self.gpus()) == len(cards) and all(
+            "status" in gpu for gpu in self.gpus().values()))
+        gpus = self.gpus()
+        owner = self.node()["metadata"]["uid"]
+        for card in cards:
+            gpu = gpus[card["uuid"]]
+            self.assertEqual(gpu["metadata"]["name"], "n1." + card["uuid"].lower())
+            self.assertEqual([r["uid"] for r in gpu["metadata"]["ownerReferences"]], [owner])
+            self.assertIn("H200", gpu["spec"]["model"])
+            self.assertEqual(gpu["spec"]["architecture"], "Hopper")
+            self.assertEqual(gpu["status"]["state"], "Healthy")
+            self.assertEqual(gpu["status"]["capacity"]["elasticgpu.io/gpu-core"], "100")
+            self.assertEqual({link["uuid"] for link in gpu["spec"].get("links", [])},
+                             {other["uuid"] for other in cards} - {card["uuid"]})
+
+    def test_who_holds_what_within_two_seconds_of_start_and_end(self):
+        made = self.started(self.fraction())
+        name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+        started = time.monotonic()
+
+        def shown():
+            return [gpu for gpu in self.gpus().values() if uid in gpu["status"].get("allocated", {})]
+        (gpu,) = wait_for("the pod stands in its card's object", 5, shown, every=0.05)
+        self.assertLessEqual(time.monotonic() - started, 2.5)       # two seconds, and the time to look
+        claim = self.kube.get("Pod", name)["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
+        allocation = self.kube.get("ResourceClaim", claim)["status"]["allocation"]["devices"]["results"][0]
+        self.assertEqual("gpu-" + gpu["spec"]["uuid"].removeprefix("GPU-").lower(), allocation["device"])
+        self.assertEqual(gpu["status"]["allocated"][uid], {"namespace": "default", "pod": name, "containers": [
+            {"container": "main", "resource": {"elasticgpu.io/gpu-memory": "4096", "elasticgpu.io/gpu-core": "30"}}]})
+        (holder,) = gpu["status"]["holders"]
+        self.assertEqual((holder["owner"]["name"], holder["part"], holder["memory"], holder["cores"]),
+                         (claim, "gpu", 4 << 30, 30))
+        self.assertEqual(gpu["status"]["free"]["elasticgpu.io/gpu-core"], "70")
+        self.assertIn(f"default/{name} 4Gi/30", gpu["status"]["summary"])
+        self.kube.delete("Pod", name, grace=0)
+        wait_for("the pod is gone", 30, lambda: self.kube.get("Pod", name) is None, every=0.05)
+        gone = time.monotonic()
+        wait_for("nobody stands there", 5, lambda: not shown(), every=0.05)
+        self.assertLessEqual(time.monotonic() - gone, 2.5)
+
+    def test_writes_are_few(self):
+        """Ten pods come and go: each object changes at most once in two seconds."""
+        seen = {}
+        names = [self.create(self.fraction("1Gi", "5"))["metadata"]["name"] for _ in range(10)]
+        until = time.monotonic() + 15
+        deleted = False
+        while time.monotonic() < until:
+            for uuid, gpu in self.gpus().items():
+                times = seen.setdefault(uuid, {})
+                times.setdefault(gpu["metadata"]["resourceVersion"], time.monotonic())
+            if not deleted and all(self.phase(name) == "Running" for name in names):
+                for name in names:
+                    self.kube.delete("Pod", name, grace=0)
+                deleted = True
+            time.sleep(0.05)
+        self.assertTrue(any(len(versions) > 2 for versions in seen.values()), "nothing was seen to change")
+        for uuid, versions in seen.items():
+            moments = sorted(versions.values())
+            if len(moments) < 2:
+                continue
+            # Seen by looking, so a moment may be late by a look: all together cannot be.
+            self.assertLessEqual(2.0 * (len(moments) - 2), moments[-1] - moments[1] + 0.5, (uuid, moments))
+
+    def test_what_a_hand_did_is_put_right(self):
+        name = wait_for("an object", 10, lambda: [g["metadata"]["name"] for g in self.gpus().values()])[0]
+        before = self.kube.get("GPU", name)
+        self.kube.patch("GPU", name, {"spec": {"model": "RTX 9090", "memory": 1}}, None)
+        self.kube.patch("GPU", name, {"status": {"state": "Perfect", "allocated": {"x": {"pod": "nobody"}}}}, None,
+                        sub="status")
+
+        def healed():
+            now = self.kube.get("GPU", name)
+            return now and (now["spec"], now.get("status")) == (before["spec"], before["status"])
+        wait_for("both halves are as they were", 10, healed)
+        self.kube.delete("GPU", name, None)
+        wait_for("made anew", 10, healed)
+
+    # --- restarts ------------------------------------------------------------------------------------------------
+
+    def test_a_restarted_agent_finds_and_corrects_what_it_wrote(self):
+        made = self.started(self.fraction())
+        uid = made["metadata"]["uid"]
+        wait_for("shown", 5, lambda: any(uid in g["status"].get("allocated", {}) for g in self.gpus().values()))
+        versions = {uuid: gpu["metadata"]["resourceVersion"] for uuid, gpu in self.gpus().items()}
+        ghost = {"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "spec": {"index": 7, "nodeName": "n1", "uuid": "x"},
+                 "metadata": {"name": "n1.gpu-ghost"}}
+        self.create(ghost)
+        self.carve.kill_agent()
+        self.carve.start_agent()
+        time.sleep(3)
+        self.assertEqual({u: g["metadata"]["resourceVersion"] for u, g in self.gpus().items() if u != "x"}, versions,
+                         "a restart changes nothing, so it writes nothing")
+        wait_for("an object without a card goes when that is sure", 60, lambda: "x" not in self.gpus())
+        self.created = [c for c in self.created if c[0] != "GPU"]
+
+    # --- labels --------------------------------------------------------------------------------------------------
+
+    def test_labels_say_what_people_select_on(self):
+        def labels():
+            return {k.removeprefix("elasticgpu.io/"): v for k, v in self.node()["metadata"]["labels"].items()
+                    if k.startswith("elasticgpu.io/")}
+        cards = self.carve.truth("cards")["cards"]
+        wait_for("labels", 10, labels)
+        found = labels()
+        self.assertEqual(found["gpu.count"], str(len(cards)))
+        self.assertEqual(found["gpu.family"], "Hopper")
+        self.assertEqual(found["gpu.compute"], "9.0")
+        self.assertIn("H200", found["gpu.product"])
+        self.assertGreater(int(found["gpu.memory"]), 130_000)
+        self.assertEqual([v for k, v in found.items() if k.startswith("gpu-model.")], [str(len(cards))])
+        self.assertIn("cuda.driver-version", found)
+        self.kube.patch("Node", "n1", {"metadata": {"labels": {"elasticgpu.io/gpu.count": "99"}}}, None)
+        wait_for("a hand's label is put right", 10, lambda: labels() == found)
+
+    # --- conditions ----------------------------------------------------------------------------------------------
+
+    def slots(self):
+        return int(self.node()["status"]["allocatable"].get("elasticgpu.io/slot", 0))
+
+    def set_cdi(self, enabled):
+        """containerd with CDI on or off: its real switch, and a restart of it."""
+        node = self.ring.node()
+        file = node.folder / "containerd.toml"
+        words = ("true", "false") if not enabled else ("false", "true")
+        file.write_text(file.read_text().replace(f"enable_cdi = {words[0]}", f"enable_cdi = {words[1]}"))
+        node.stop_containerd()
+        node.start_containerd()
+        node.wait_containerd()
+
+    def test_a_runtime_without_cdi_is_a_condition_and_no_slots(self):
+        wait_for("slots", 20, self.slots)
+        self.assertEqual(self.condition("RuntimeWithoutCDI")["status"], "False")
+        self.addCleanup(lambda: self.condition("RuntimeWithoutCDI")["status"] == "True" and self.set_cdi(True))
+        self.set_cdi(False)
+        wait_for("the condition", 40, lambda: self.condition("RuntimeWithoutCDI")["status"] == "True")
+        told = self.condition("RuntimeWithoutCDI")
+        self.assertIn("enable_cdi = true", told["message"])
+        wait_for("no slots", 30, lambda: self.slots() == 0)
+        wait_for("no cards by DRA either", 10, lambda: not self.carve.published())
+        self.set_cdi(True)
+        wait_for("healed", 40, lambda: self.condition("RuntimeWithoutCDI")["status"] == "False")
+        wait_for("slots again", 30, lambda: self.slots() > 0)
+        wait_for("cards again", 30, self.carve.published)
+
+    def test_an_arbiter_that_is_away_is_a_condition_that_heals(self):
+        self.carve.node.stop("arbiter")
+        try:
+            wait_for("the condition", 20, lambda: self.condition("GPUArbiterAway")["status"] == "True")
+            self.assertIn("carve-arbiter", self.condition("GPUArbiterAway")["message"])
+        finally:
+            self.carve.start_arbiter()
+        wait_for("healed", 20, lambda: self.condition("GPUArbiterAway")["status"] == "False")
+
+    # --- waking up -----------------------------------------------------------------------------------------------
+
+    def test_a_freed_slice_touches_the_node_and_a_waiting_pod_starts(self):
+        """Two pods that each want more than half of every card left: the second waits, then runs."""
+        cards = len(self.carve.truth("cards")["cards"])
+        first = [self.started(self.fraction("80Gi", "60"))["metadata"]["name"] for _ in range(cards)]
+        waiting = self.create(self.fraction("80Gi", "60"))["metadata"]["name"]
+        time.sleep(2)
+        self.assertEqual(self.phase(waiting), "Pending")
+        before = self.node()["metadata"].get("annotations", {}).get(TOUCHED)
+        self.kube.delete("Pod", first[0], grace=0)
+        wait_for("the agent holds one slice less", 20, lambda: len(self.carve.inspect()["slices"]) < cards or
+                 self.phase(waiting) == "Running", every=0.02)
+        freed = time.monotonic()
+        wait_for("the node is touched", 5, lambda: self.node()["metadata"]["annotations"].get(TOUCHED) != before, every=0.05)
+        touched = time.monotonic()
+        self.wait_phase(waiting, "Running", 30)
+        running = time.monotonic()
+        print(f"touched {touched - freed:.2f} s, running {running - freed:.2f} s after the slice was free", file=sys.stderr)
+        self.assertLessEqual(touched - freed, 2.0)
+
+    # --- refusals ------------------------------------------------------------------------------------------------
+
+    def test_a_pod_past_the_scheduler_is_told_so_and_the_event_counts(self):
+        made = self.create(self.fraction(nodeName="n1"))
+
+        def told():
+            return [e for e in self.kube.list("Event", fieldSelector=f"involvedObject.uid={made['metadata']['uid']}")
+                    if e["reason"] == "ClaimNotAllocated"]
+        (event,) = wait_for("the agent's event", 30, told)
+        self.assertIn("kubernetes.io/hostname", event["message"])
+        self.assertEqual(event["source"], {"component": "carve-agent", "host": "n1"})
+        wait_for("it is counted, not repeated", 40, lambda: [e["count"] for e in told()] and told()[0]["count"] >= 2)
+        self.assertEqual(len(told()), 1)
+
+    def test_a_refused_claim_says_so_in_its_own_status(self):
+        bad = {"apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "half"}
+        template = self.template(memory="1Gi", cores="5", config=bad)
+        made = self.create(pod(self.name(), image=images.PROGRAMS, claims={"gpu": template}, command=HOLD))
+
+        def ready():
+            status = self.kube.get("Pod", made["metadata"]["name"])["status"].get("resourceClaimStatuses")
+            if not status:
+                return None
+            claim = self.kube.get("ResourceClaim", status[0]["resourceClaimName"])
+            found = [c for d in claim["status"].get("devices", []) for c in d.get("conditions", [])]
+            return found and found[0]
+        condition = wait_for("a condition on the claim's device", 30, ready)
+        self.assertEqual((condition["type"], condition["status"]), ("Ready", "False"))
+        self.assertIn("half", condition["message"])
+
+
+if __name__ == "__main__":
+    main()
