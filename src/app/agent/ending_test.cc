@@ -119,6 +119,20 @@ TEST(Ending, AnEndedOwnerIsStillEndedAfterARestart) {
   EXPECT_TRUE(machine.journal.state().records.empty());
 }
 
+/// Who read held() a moment before the last process went, and prepares what he read, would bring a dead owner back.
+TEST(Ending, WhatStoodIsNotMadeAnewWhenItHasEndedSince) {
+  Machine machine;
+  auto agent = machine.start();
+  auto request = part(kPod, "main", {"pod-1"});
+  request.device = agent->prepare(request)->device;
+  request.slices = agent->held();
+  request.standing = true;
+  EXPECT_EQ(agent->prepare(request)->device, request.device);
+  ASSERT_TRUE(agent->unprepare(kPod));
+  EXPECT_EQ(agent->prepare(request).error().code, Code::kNotFound);
+  EXPECT_TRUE(agent->held().empty());
+}
+
 TEST(Ending, NeedsNeitherArbiterNorDriver) {
   Machine machine;
   auto agent = machine.start();

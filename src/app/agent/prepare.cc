@@ -129,6 +129,9 @@ Result<Prepared> Agent::prepare(const PrepareRequest& request) {
     }
     finish(there->id, "prepared under another name");
   }
+  if (!there && request.standing) {
+    return fail(Code::kNotFound, fmt::format("part {}: its slices have ended", wanted.part));
+  }
   CARVE_TRY(wanted.id, device_id_for(request));
   return prepare_new(std::move(wanted));
 }

@@ -243,7 +243,7 @@ Result<void> SlotDoor::try_bind(Binding* binding) {
   const Owner owner{OwnerKind::kPod, pod ? pod->uid : binding->kubelet_uid};
   if (auto held = part_of(world_.slices.held(), owner, binding->container); !held.empty()) {
     binding->owner = owner;
-    return prepare(binding, std::move(held));
+    return prepare(binding, std::move(held), true);
   }
   if (!pod) {
     return fail(Code::kUnavailable,
@@ -276,10 +276,10 @@ Result<void> SlotDoor::try_bind(Binding* binding) {
                             name, binding->container, binding->slots.size(), slices.size()));
   }
   binding->owner = owner;
-  return prepare(binding, std::move(slices));
+  return prepare(binding, std::move(slices), false);
 }
 
-Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices) {
+Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices, bool standing) {
   const auto cards = world_.slices.cards();
   const bool held = !part_of(world_.slices.held(), binding->owner, binding->container).empty();
   for (const auto& slice : slices) {
@@ -289,13 +289,14 @@ Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices) {
                     fmt::format("card {} is unhealthy: {}", card.id.str(), card.health.reason));
     }
   }
-  const PrepareRequest request{std::move(slices), binding->device,
-                               fmt::format("{}/{}/{}", binding->space, binding->pod, binding->container),
-                               {binding->kubelet_uid}};
+  PrepareRequest request{std::move(slices), binding->device,
+                         fmt::format("{}/{}/{}", binding->space, binding->pod, binding->container),
+                         {binding->kubelet_uid}, standing};
   auto prepared = world_.slices.prepare(request);
   if (prepared && prepared->device != binding->device) {
     // The kubelet lost its checkpoint and asked anew for a container that has its slices under an older name.
     CARVE_TRY_VOID(world_.slices.unprepare(binding->owner));
+    request.standing = false;
     prepared = world_.slices.prepare(request);
   }
   if (!prepared) return tl::unexpected(prepared.error());

@@ -96,7 +96,7 @@ class SlotDoor final : public SlotCalls {
   void bind();
   void bind_one(Binding binding);
   Result<void> try_bind(Binding* binding);
-  Result<void> prepare(Binding* binding, std::vector<Slice> slices);
+  Result<void> prepare(Binding* binding, std::vector<Slice> slices, bool standing);
   void store(const Binding& binding);
   void adopt(const std::vector<SlotEntry>& entries);
   void supersede(const Binding& winner);
