@@ -54,7 +54,8 @@ class NodeSlices {
   /// Ledger, journal (synced), pages, CDI file, in this order; all or nothing. The same part with the same
   /// slices again changes nothing and gives the same answer.
   ///   errors  kResourceExhausted: the card is held by others, with the numbers; kAlreadyExists: the part holds
-  ///           something else; kNotFound: no such card on this node, or `standing` and ended; kUnavailable: arbiter or journal is away
+  ///           something else; kNotFound: no such card on this node, or `standing` and ended; kUnavailable: arbiter or
+  ///           journal is away
   virtual Result<Prepared> prepare(const PrepareRequest& request) = 0;
   /// The owner is gone: nothing of it starts any more, also after a restart. Its slices are freed when its
   /// processes are gone: those of its pods' cgroups, those that said hello, those that the driver names. Neither

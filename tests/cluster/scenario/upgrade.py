@@ -247,7 +247,7 @@ class Upgrade(InstalledTest):
 class Uninstalled(InstalledTest):
     """What is left on a node after the fractions have ended and `kubectl delete -f deploy/`."""
 
-    def test_nothing_but_the_journal_and_the_libraries_stay(self):
+    def test_nothing_but_the_journal_the_cards_and_the_libraries_stay(self):
         before = self.things()
         name = self.fraction(command=["ring-look", "hold", "3600"])
         self.wait_ready(name)
@@ -258,7 +258,7 @@ class Uninstalled(InstalledTest):
         wait_for("sockets, devices and pages gone", 20, lambda: not self.things())
         wait_for("the kubelet takes the ResourceSlices away", 60, lambda: not self.carve.published(), every=1)
         state = {path.name for path in self.carve.node.outside("/var/lib/carve").iterdir()}
-        self.assertEqual(state, {"journal.d", "lib"})
+        self.assertEqual(state, {"cards.json", "journal.d", "lib"})
 
     def things(self):
         """Sockets, container devices, slices, pages and cgroups of Carve on the node, and whoever runs it."""
