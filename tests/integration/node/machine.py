@@ -108,7 +108,11 @@ class Machine:
         return {s["id"]: s for s in self.view()["slices"]}
 
     def pid_of(self, service):
-        return int(open(f"/run/carve/{service}.lock").read())
+        """Of the one that runs; one that is just being started has taken its lock, but not yet signed it."""
+        def signed():
+            with open(f"/run/carve/{service}.lock", encoding="utf-8") as lock:
+                return lock.read().strip()
+        return int(until(f"{service} has signed its lock", 5, signed))
 
     def truth(self, *args):
         """What the simulated driver itself accounts."""
@@ -126,7 +130,7 @@ class Machine:
         for service in ("agent", "arbiter"):
             try:
                 os.kill(self.pid_of(service), signal.SIGCONT)
-            except (OSError, ValueError):
+            except (OSError, AssertionError):
                 pass
         self.carve("down", "--force", "--cgroup-root", self.cgroup)
         if self.up_process is not None:
