@@ -5,11 +5,24 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
+
 // Tolerant reading of other people's JSON: a member that is missing or of another type reads as
 // nothing.
 namespace carve::codec::json_read {
 
 namespace json = boost::json;
+
+/// `what` ("Pod") stands before the error.
+///   errors  kInvalidArgument: no JSON, or nested deeper than `depth`
+[[nodiscard]] inline Result<json::value> parse(std::string_view text, std::string_view what, std::size_t depth = 64) {
+  json::parse_options options;
+  options.max_depth = depth;
+  json::error_code error;
+  auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
+  if (error) return fail(Code::kInvalidArgument, std::string(what) + ": no JSON: " + error.message());
+  return value;
+}
 
 [[nodiscard]] inline const json::value* member(const json::value& value, std::string_view key) {
   const auto* object = value.if_object();

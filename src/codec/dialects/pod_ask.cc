@@ -57,11 +57,7 @@ Result<PodAsk> pod_ask_from(const json::value& value) {
 }
 
 Result<PodAsk> parse_pod_ask(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 64;
-  json::error_code error;
-  const auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "Pod: no JSON: " + error.message());
+  CARVE_TRY(const auto value, json_read::parse(text, "Pod"));
   return pod_ask_from(value);
 }
 

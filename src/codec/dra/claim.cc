@@ -44,12 +44,7 @@ ClaimConfig config_of(const json::value& value) {
 }  // namespace
 
 Result<Claim> parse_claim(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 64;
-  json::error_code error;
-  const json::value value =
-      json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "ResourceClaim: no JSON: " + error.message());
+  CARVE_TRY(const auto value, read::parse(text, "ResourceClaim"));
   Claim claim;
   claim.space = read::text(value, "metadata.namespace");
   claim.name = read::text(value, "metadata.name");

@@ -101,11 +101,7 @@ std::string encode_slice(const PublishedSlice& slice, std::string_view node_uid)
 }
 
 Result<PublishedSlice> parse_slice(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 64;
-  json::error_code error;
-  const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "ResourceSlice: no JSON: " + error.message());
+  CARVE_TRY(const auto value, read::parse(text, "ResourceSlice"));
   PublishedSlice slice;
   slice.name = read::text(value, "metadata.name");
   if (slice.name.empty()) return fail(Code::kInvalidArgument, "ResourceSlice: without metadata.name");

@@ -29,15 +29,6 @@ const json::value* field(const json::value& value, std::string_view key) {
   return nullptr;
 }
 
-Result<json::value> parse(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 64;
-  json::error_code error;
-  auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "extender call: no JSON: " + error.message());
-  return value;
-}
-
 /// Names, or whole objects when the scheduler was told that we keep none ourselves.
 bool take_nodes(const json::value& value, ExtenderArgs* args) {
   if (const auto* names = field(value, "NodeNames"); names != nullptr && names->is_array()) {
@@ -65,7 +56,7 @@ json::object texts(const std::map<std::string, std::string>& all) {
 }  // namespace
 
 Result<ExtenderArgs> parse_extender_args(std::string_view text) {
-  CARVE_TRY(const auto value, parse(text));
+  CARVE_TRY(const auto value, json_read::parse(text, "extender call"));
   const auto* pod = field(value, "Pod");
   if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
   ExtenderArgs args;
@@ -107,7 +98,7 @@ std::string to_json(const std::vector<HostScore>& scores) {
 }
 
 Result<BindingArgs> parse_binding_args(std::string_view text) {
-  CARVE_TRY(const auto value, parse(text));
+  CARVE_TRY(const auto value, json_read::parse(text, "extender call"));
   BindingArgs args;
   for (const auto& [key, to] : {std::pair<const char*, std::string*>{"PodNamespace", &args.space},
                                 {"PodName", &args.pod},

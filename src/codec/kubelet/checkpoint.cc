@@ -13,6 +13,8 @@ namespace json = boost::json;
 
 using json_read::member;
 
+constexpr std::string_view kFile = "the kubelet's device checkpoint";
+
 std::string text_of(const json::value& value, std::string_view key) {
   return json_read::text_named(&value, key);
 }
@@ -60,23 +62,8 @@ std::string decoded(const std::string& text) {
 
 }  // namespace
 
-namespace {
-
-Result<json::value> parse(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 16;
-  json::error_code error;
-  auto value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error)
-    return fail(Code::kInvalidArgument,
-                "the kubelet's device checkpoint: no JSON: " + error.message());
-  return value;
-}
-
-}  // namespace
-
 Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
-  CARVE_TRY(const auto value, parse(text));
+  CARVE_TRY(const auto value, json_read::parse(text, kFile, 16));
   const auto* data = member(value, "Data");
   const auto* entries = data == nullptr ? nullptr : member(*data, "PodDeviceEntries");
   std::vector<CheckpointEntry> out;
@@ -99,7 +86,7 @@ Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
 }
 
 Result<std::map<std::string, std::size_t>> parse_registered(std::string_view text) {
-  CARVE_TRY(const auto value, parse(text));
+  CARVE_TRY(const auto value, json_read::parse(text, kFile, 16));
   std::map<std::string, std::size_t> registered;
   const auto* found = json_read::at(value, "Data.RegisteredDevices");
   const auto* object = found == nullptr ? nullptr : found->if_object();

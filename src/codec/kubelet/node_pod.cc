@@ -60,12 +60,7 @@ std::vector<std::string> unresolved_of(const json::value& pod) {
 }  // namespace
 
 Result<NodePod> parse_node_pod(std::string_view object) {
-  json::parse_options options;
-  options.max_depth = 64;
-  json::error_code error;
-  const json::value value =
-      json::parse(json::string_view(object.data(), object.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "Pod: no JSON: " + error.message());
+  CARVE_TRY(const auto value, read::parse(object, "Pod"));
   NodePod pod;
   pod.space = text(value, "metadata.namespace");
   pod.name = text(value, "metadata.name");

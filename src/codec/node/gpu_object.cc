@@ -164,12 +164,7 @@ GpuDigest digest_of(const GpuObject& gpu) {
 }
 
 Result<GpuDigest> parse_gpu_digest(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 64;
-  json::error_code error;
-  const json::value value =
-      json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "GPU: no JSON: " + error.message());
+  CARVE_TRY(const auto value, read::parse(text, "GPU"));
   GpuDigest digest;
   digest.name = read::text(value, "metadata.name");
   if (digest.name.empty()) return fail(Code::kInvalidArgument, "GPU: without metadata.name");

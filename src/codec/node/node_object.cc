@@ -38,11 +38,7 @@ json::object changes_of(const NodeChanges& changes) {
 }  // namespace
 
 Result<NodeObject> parse_node_object(std::string_view text) {
-  json::parse_options options;
-  options.max_depth = 64;
-  json::error_code error;
-  const json::value value = json::parse(view(text), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "Node: no JSON: " + error.message());
+  CARVE_TRY(const auto value, read::parse(text, "Node"));
   NodeObject node;
   node.name = read::text(value, "metadata.name");
   if (node.name.empty()) return fail(Code::kInvalidArgument, "Node: without metadata.name");

@@ -12,6 +12,9 @@
 namespace carve::cli {
 namespace {
 
+using Packages = std::map<std::string, std::string>;  // name → version
+using Settings = std::map<std::string, std::string>;
+
 constexpr char kNvidiaConfig[] = "/etc/nvidia-container-runtime/config.toml";
 
 /// NVIDIA's runtime hands cards to whoever says so in his environment, images included.
@@ -65,10 +68,7 @@ void check_docker(NodeLook& look) {
 }
 
 /// "2.0.3+docker18.09.0-1" wants docker-ce 18.09.0 and nothing else.
-void check_docker_package(NodeLook& look) {
-  const auto status = look.read("/var/lib/dpkg/status");
-  if (!status) return;
-  const auto packages = codec::installed_packages(*status);
+void check_docker_package(NodeLook& look, const Packages& packages) {
   const auto wrapper = packages.find("nvidia-docker2");
   const auto docker = packages.find("docker-ce");
   if (wrapper == packages.end() || docker == packages.end()) return;
@@ -83,8 +83,6 @@ void check_docker_package(NodeLook& look) {
        "install the matching pair, or drop nvidia-docker2: Carve needs no runtime of NVIDIA's",
        "docker-package"});
 }
-
-using Settings = std::map<std::string, std::string>;
 
 void merge(Settings* settings, const std::string& text) {
   for (auto& [key, value] : codec::toml_settings(text)) (*settings)[key] = value;
@@ -129,10 +127,7 @@ std::string setting(const Settings& settings, const char* name) {
 }
 
 /// "1.7.22-1" → 1, 7; what is installed by other means than dpkg is not known.
-std::optional<std::pair<int, int>> containerd_version(NodeLook& look) {
-  const auto status = look.read("/var/lib/dpkg/status");
-  if (!status) return std::nullopt;
-  const auto packages = codec::installed_packages(*status);
+std::optional<std::pair<int, int>> containerd_version(const Packages& packages) {
   for (const char* name : {"containerd", "containerd.io"}) {
     const auto found = packages.find(name);
     int major = 0;
@@ -151,11 +146,10 @@ void check_folders(NodeLook& look, const std::string& engine, const Settings& se
               "add \"/var/run/cdi\" to cdi_spec_dirs and restart " + engine, "cdi-folders"});
 }
 
-void check_containerd(NodeLook& look) {
-  const auto settings = containerd_settings(look);
+void check_containerd(NodeLook& look, const std::optional<Settings>& settings, const Packages& packages) {
   if (!settings) return;
   const auto cdi = setting(*settings, "enable_cdi");
-  const auto version = containerd_version(look);
+  const auto version = containerd_version(packages);
   const bool off_unless_said = version && version->first < 2;
   if (cdi == "false" || (off_unless_said && cdi != "true")) {
     look.found({Severity::kError, "containerd does not look at container devices (CDI)",
@@ -183,9 +177,9 @@ void check_crio(NodeLook& look) {
 
 /// After `systemctl daemon-reload`, systemd sets the device rules of its scopes anew, by the links
 /// in /dev/char.
-void check_char_links(NodeLook& look) {
+void check_char_links(NodeLook& look, const std::optional<Settings>& containerd) {
   const bool runtime_of_nvidia = look.kind(kNvidiaConfig) == FileKind::kFile;
-  const bool systemd = containerd_settings(look).value_or(Settings())["SystemdCgroup"] == "true";
+  const bool systemd = containerd && setting(*containerd, "SystemdCgroup") == "true";
   if (!runtime_of_nvidia || !systemd) return;
   std::string missing;
   for (const auto& name : look.list("/dev")) {
@@ -209,10 +203,13 @@ void check_char_links(NodeLook& look) {
 
 void check_engines(NodeLook& look) {
   check_docker(look);
-  check_docker_package(look);
-  check_containerd(look);
+  const auto status = look.read("/var/lib/dpkg/status");
+  const Packages packages = status ? codec::installed_packages(*status) : Packages();
+  check_docker_package(look, packages);
+  const auto containerd = containerd_settings(look);
+  check_containerd(look, containerd, packages);
   check_crio(look);
-  check_char_links(look);
+  check_char_links(look, containerd);
 }
 
 }  // namespace carve::cli
