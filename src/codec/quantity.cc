@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -198,6 +200,32 @@ Result<std::uint64_t> parse_count(std::string_view field, std::string_view text,
     return refuse(field, text, "is out of range", legal);
   }
   return number.whole;
+}
+
+Result<std::uint64_t> parse_amount(std::string_view field, std::string_view text, std::uint64_t low,
+                                   std::uint64_t high, std::string_view unit) {
+  const std::string legal = fmt::format("{} to {} {}", low, high, unit);
+  const Decimal number = text.size() > kMaxText ? Decimal() : read_decimal(text);
+  const std::string_view suffix = text.substr(std::min(number.length, text.size()));
+  if (number.length == 0 || suffix.empty()) return parse_count(field, text, low, high, unit);
+  const std::optional<std::uint64_t> factor = factor_of(suffix);
+  if (!factor && suffix != "m" && suffix != "u" && suffix != "n") {
+    return refuse(field, text, "is no number of " + std::string(unit), legal);
+  }
+  constexpr std::uint64_t kOne = 1'000'000'000'000'000'000ULL;  // 10^kMaxDecimals
+  const auto fraction = static_cast<unsigned __int128>(number.fraction) * factor.value_or(0);
+  if (!factor || number.too_fine || fraction % kOne != 0) {
+    return refuse(field, text, "is not a whole number", legal);
+  }
+  const auto total = static_cast<unsigned __int128>(number.whole) * *factor + fraction / kOne;
+  if (number.overflow || total > std::numeric_limits<std::uint64_t>::max()) {
+    return refuse(field, text, "is out of range", legal);
+  }
+  const auto count = static_cast<std::uint64_t>(total);
+  if (count < low || count > high) {
+    return refuse(field, text, fmt::format("is {} {}, out of range", count, unit), legal);
+  }
+  return count;
 }
 
 }  // namespace carve::codec

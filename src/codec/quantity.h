@@ -36,4 +36,12 @@ struct CoresAsk {
                                                 std::uint64_t low, std::uint64_t high,
                                                 std::string_view unit);
 
+/// The same in the spellings that a resource name's value has in the API: the API server writes every quantity anew
+/// with the largest suffix that fits, so that 4000 comes back as "4k", 4096 as written, and 5.5 as "5500m".
+///   errors  kInvalidArgument: no whole number, or out of range; the text says how many of `unit` it would be
+///   source  k8s.io/apimachinery api/resource Quantity, CanonicalizeBytes
+[[nodiscard]] Result<std::uint64_t> parse_amount(std::string_view field, std::string_view text,
+                                                 std::uint64_t low, std::uint64_t high,
+                                                 std::string_view unit);
+
 }  // namespace carve::codec

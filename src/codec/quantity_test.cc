@@ -141,5 +141,36 @@ TEST(ParseCount, TakesWholeNumbersInItsRange) {
   }
 }
 
+TEST(ParseAmount, ReadsWhatTheApiServerMakesOfANumber) {
+  for (const auto& [text, count] : std::vector<std::pair<std::string, std::uint64_t>>{
+           {"4000", 4000}, {"4k", 4000}, {"4Ki", 4096}, {"1.5k", 1500}, {"3e2", 300}, {"7", 7}}) {
+    const auto parsed = parse_amount("a/b", text, 1, 5000, "MiB");
+    ASSERT_TRUE(parsed) << parsed.error().what;
+    EXPECT_EQ(*parsed, count) << text;
+  }
+  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"10G", "a/b: \"10G\" is 10000000000 MiB, out of range; legal are 1 to 5000 MiB"},
+           {"5500m", "\"5500m\" is not a whole number; legal are 1 to 5000 MiB"},
+           {"5.5", "not a whole number"},
+           {"1.0001k", "not a whole number"},
+           {"4GB", "\"4GB\" is no number of MiB"},
+           {"99Ei", "out of range"},
+           {"99999999999999999999", "out of range"},
+           {"0k", "is 0 MiB, out of range"},
+           {"", "is empty"},
+           {"k", "not a whole number"},
+           {"-1k", "not a whole number"}}) {
+    const auto parsed = parse_amount("a/b", text, 1, 5000, "MiB");
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_THAT(parsed.error().what, HasSubstr(why));
+  }
+}
+
+RC_GTEST_PROP(ParseAmount, NeverThrowsAndStaysInRange, ()) {
+  const auto text = *rc::gen::container<std::string>(rc::gen::elementOf(std::string("0123456789.kMGTPEKimune+-%")));
+  const auto parsed = parse_amount("a/b", text, 1, 5000, "MiB");
+  if (parsed) RC_ASSERT(*parsed >= 1U && *parsed <= 5000U);
+}
+
 }  // namespace
 }  // namespace carve::codec

@@ -60,7 +60,7 @@ TEST_F(ExtenderTest, APodWithoutCardsGoesAnywhere) {
 TEST_F(ExtenderTest, NonsenseIsAnError) {
   EXPECT_THAT(extender_.filter("{"), HasSubstr("no JSON"));
   EXPECT_THAT(extender_.filter(call(R"("aliyun.com/gpu-mem":"10G")", all_)),
-              HasSubstr(R"(\"10G\" is not a whole number)"));
+              HasSubstr(R"(\"10G\" is 10000000000 GiB)"));
   EXPECT_EQ(extender_.prioritize("{"), "[]");
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "codec/dialects/dialect.h"
@@ -23,6 +24,15 @@ constexpr std::array<Dialect, 3> kDialects = {{
 constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";
 constexpr std::string_view kPriorityAnnotation = "elasticgpu.io/priority-class";
 
+/// 4096 and 4Ki are one amount; the API server keeps both spellings.
+bool same_amount(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  const auto x = parse_amount("", a, 0, kMost, "");
+  const auto y = parse_amount("", b, 0, kMost, "");
+  return x && y && *x == *y;
+}
+
 /// The value of a resource name that is written as the API server wants extended resources: limits,
 /// and requests, if any, equal. nullopt: not written.
 std::optional<std::string> value_of(const ContainerAsk& container, std::string_view name,
@@ -39,7 +49,7 @@ std::optional<std::string> value_of(const ContainerAsk& container, std::string_v
              name, request->second.substr(0, 64))});
     return std::nullopt;
   }
-  if (request != container.requests.end() && request->second != limit->second) {
+  if (request != container.requests.end() && !same_amount(request->second, limit->second)) {
     errors->push_back(
         {Code::kInvalidArgument,
          fmt::format("{}: requests say \"{}\", limits \"{}\"; they have to be equal", name,
@@ -127,7 +137,7 @@ std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t h
                                           std::string_view unit, std::vector<Error>* errors) const {
   const std::string* text = find(name);
   if (text == nullptr) return std::nullopt;
-  const auto count = parse_count(name, *text, 1, high, unit);
+  const auto count = parse_amount(name, *text, 1, high, unit);
   if (count) return *count;
   errors->push_back(count.error());
   return std::nullopt;

@@ -36,6 +36,8 @@ TEST(Dialects, EverySpellingHasItsMeaning) {
   EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu", "2"}})), "c=2 whole cards");
   EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu", "2"}, {"elasticgpu.io/gpu-core", "30"}})),
             "c=2 cards × (30% of the memory, compute 30, burst)");
+  EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu-memory", "4k"}})), "c=3.91 GiB, besteffort")
+      << "what the API server makes of 4000";
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "3"}})), "c=3 GiB, besteffort");
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "512"}}), {Bytes::mib(1), true}),
             "c=512 MiB, besteffort");
@@ -73,8 +75,10 @@ TEST(Dialects, EveryContainerIsReadForItself) {
 
 TEST(Dialects, NonsenseIsRefusedWithFieldValueUnitAndWhatIsLegal) {
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "10G"}})),
-            "container c: aliyun.com/gpu-mem: \"10G\" is not a whole number; legal are 1 to "
-            "1073741824 GiB");
+            "container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal are 1 to "
+            "4096 GiB");
+  EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "5500m"}})), HasSubstr("is not a whole number"))
+      << "what the API server makes of 5.5";
   EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "5.5"}})),
               HasSubstr("\"5.5\" is not a whole number"));
   EXPECT_THAT(meaning(pod({{"elasticgpu.io/gpu-core", "150"}})), HasSubstr("150"));
@@ -95,6 +99,8 @@ TEST(Dialects, RequestsAloneAndRequestsThatDifferAreRefused) {
   one.containers[0].limits["nvidia.com/gpu"] = "2";
   EXPECT_EQ(meaning(one),
             "container c: nvidia.com/gpu: requests say \"1\", limits \"2\"; they have to be equal");
+  PodAsk twice = of({"c", ContainerKind::kMain, {{"aliyun.com/gpu-mem", "1024"}}, {{"aliyun.com/gpu-mem", "1Ki"}}});
+  EXPECT_EQ(meaning(twice), "c=1 TiB, besteffort") << "equal is what is equal, not what is spelled the same";
   one.containers[0].requests["nvidia.com/gpu"] = "2";
   EXPECT_EQ(meaning(one), "c=2 whole cards");
 }

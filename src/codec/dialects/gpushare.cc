@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kMemory = "aliyun.com/gpu-mem";
 constexpr std::string_view kCount = "aliyun.com/gpu-count";
-constexpr std::uint64_t kMost = 1ULL << 30;
+constexpr Bytes kMostOfACard = Bytes::gib(4096);
 
 }  // namespace
 
@@ -19,13 +19,14 @@ Result<Request> read_gpushare(const Words& words, const PodAsk& pod,
   const bool gib = settings.gpushare_unit == Bytes::gib(1);
   const std::string_view unit = gib ? "GiB" : "MiB";
   std::vector<Error> errors;
-  const auto amount = words.count(kMemory, kMost, unit, &errors);
   std::uint64_t cards = 1;
   if (const auto label = pod.labels.find(std::string(kCount)); label != pod.labels.end()) {
     const auto read = parse_count(kCount, label->second, 1, kMaxCardsPerRequest, "cards");
     if (!read) errors.push_back(read.error());
     cards = read.value_or(1);
   }
+  const std::uint64_t most = kMostOfACard.count() / settings.gpushare_unit.count() * cards;
+  const auto amount = words.count(kMemory, most, unit, &errors);
   if (amount && *amount % cards != 0) {
     errors.push_back(
         {Code::kInvalidArgument,

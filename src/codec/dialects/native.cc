@@ -9,7 +9,8 @@
 namespace carve::codec {
 namespace {
 
-constexpr std::uint64_t kMostMib = 1ULL << 30;  // a PiB: no card has that
+// 4 TiB: no card has that, and who writes bytes or a suffix by mistake is told at once instead of waiting for ever.
+constexpr std::uint64_t kMostMib = 1ULL << 22;
 
 }  // namespace
 
