@@ -36,7 +36,7 @@ TEST(Dialects, EverySpellingHasItsMeaning) {
   EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu", "2"}})), "c=2 whole cards");
   EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu", "2"}, {"elasticgpu.io/gpu-core", "30"}})),
             "c=2 cards × (30% of the memory, compute 30, burst)");
-  EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu-memory", "4k"}})), "c=3.91 GiB, besteffort")
+  EXPECT_EQ(meaning(pod({{"elasticgpu.io/gpu-memory", "4k"}})), "c=3.9 GiB, besteffort")
       << "what the API server makes of 4000";
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "3"}})), "c=3 GiB, besteffort");
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "512"}}), {Bytes::mib(1), true}),
