@@ -139,7 +139,12 @@ NvmlWorkerOptions worker_options(const HostOptions& options) {
 /// `runs`: `carve run` is served here, and mounts over folders of this very file system.
 Result<void> make_folders_for(const HostOptions& options, bool runs) {
   CARVE_TRY_VOID(make_folders(options.runtime_dir, 0755));
-  CARVE_TRY_VOID(make_folders(options.slices_dir(), 0755));
+  CARVE_TRY_VOID(make_folders(options.slices_dir(), 0700));
+  // A container gets its own folder by a mount, which root makes: nobody else passes, or any user of the node could say
+  // hello in a slice's name. `carve run` mounts as its caller, who must pass, by a name that he was told.
+  if (::chmod(options.slices_dir().c_str(), runs ? 0711 : 0700) != 0) {
+    return tl::unexpected(errno_error(errno, "chmod " + options.slices_dir()));
+  }
   if (!runs) return {};
   CARVE_TRY_VOID(mountns::make_mount_points());
   return make_mask(options.runtime_dir + "/mask");

@@ -306,7 +306,7 @@ Result<void> run(const Options& options, Log& log, const std::stop_token& stop) 
   }
   const std::string own = options.runtime_folder + "/arbiter";
   const std::pair<std::string, mode_t> folders[] = {
-      {options.runtime_folder, 0755}, {options.runtime_folder + "/slices", 0755}, {own, 0700}};
+      {options.runtime_folder, 0755}, {options.runtime_folder + "/slices", 0700}, {own, 0700}};
   for (const auto& [folder, mode] : folders) {
     if (mkdir(folder.c_str(), mode) != 0 && errno != EEXIST) {
       return tl::unexpected(errno_error(errno, "make " + folder));

@@ -50,9 +50,10 @@ def make_all(folder: Path, programs: list) -> list:
     compile_c(paths.HERE / "images/pause.c", pause / "pause", "-static")
     base_tree(busybox)
     base_tree(with_programs)
-    look = folder / "ring-look"
-    compile_c(paths.HERE / "images/look.c", look)
-    for program in [look, *programs]:
+    own = [folder / f"ring-{name}" for name in ("look", "reach")]
+    for program in own:
+        compile_c(paths.HERE / f"images/{program.name[5:]}.c", program)
+    for program in [*own, *programs]:
         oci_archive.install(with_programs, program)
     archives = []
     for root, name, entrypoint in ((pause, PAUSE, ["/pause"]), (busybox, BUSYBOX, []), (with_programs, PROGRAMS, [])):

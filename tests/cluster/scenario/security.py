@@ -3,14 +3,18 @@
 Rights are asked of the API server itself, by dry runs: admission runs in full, nothing is written.
 """
 import copy
+import errno
+import json
+import re
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
+from ring import images  # noqa: E402
 from ring.carve import ACCOUNT, DRIVER, NAMESPACE  # noqa: E402
 from ring.kube import ApiError, Kube  # noqa: E402
-from ring.testing import CarveTest, main, wait_for  # noqa: E402
+from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -141,6 +145,176 @@ class Rights(CarveTest):
                 self.assertIn("may not write ResourceSlices of node n1", self.verdict(self.other, method, path, body, None))
                 self.assertIn("names no node", self.verdict(self.unbound, method, path, body, None))
                 self.assertEqual(self.verdict(self.own, method, path, body, None), "done")
+
+
+HOLD = ["ring-look", "allocate", "1048576", "hold", "3600"]
+
+
+class Fractions(CarveTest):
+    """Pods with a slice each; `reach` runs ring-reach (images/reach.c) in one of them."""
+    doors = "dra,slots"
+
+    def running(self, cores="30", memory="4Gi", **spec):
+        made = pod(self.name(), images.PROGRAMS, HOLD, claims={"gpu": self.template(cores=cores, memory=memory)}, **spec)
+        name = self.create(made)["metadata"]["name"]
+        self.wait_ready(name)
+        self.look(name)       # the library has its pages
+        return name
+
+    def slice_of(self, name):
+        """Its slice's name, as the container sees it."""
+        return self.ring.kubectl("exec", name, "--", "ls", "/run/carve/slices").stdout.strip()
+
+    def reach(self, name, *arguments):
+        return json.loads(self.ring.kubectl("exec", name, "--", "ring-reach", *arguments).stdout)
+
+
+class Neighbours(Fractions):
+    """From inside a container: nothing of another one, nothing of the node. Which pods this is promised of, and why
+    not of privileged ones, stands in SECURITY.md."""
+
+    NODE = ("/run/carve/agent.sock", "/run/carve/arbiter/control", "/run/carve/arbiter/pages", "/var/lib/carve",
+            "/var/lib/carve/journal.d/journal", "/var/run/cdi", "/var/lib/kubelet/device-plugins/kubelet.sock",
+            "/var/lib/kubelet/plugins/gpu.elasticgpu.io/dra-agent.sock")
+
+    def assert_out_of_reach(self, name, victim):
+        """`victim`: the slice that the pod `name` tries to get at."""
+        own = self.slice_of(name)
+        paths = [f"/run/carve/slices/{victim}/s", f"/run/carve/slices/{own}/../{victim}/s", *self.NODE]
+        self.assertEqual(self.reach(name, "paths", *paths), {path: [errno.ENOENT] * 3 for path in paths})
+        self.assertEqual(self.reach(name, "paths", f"/run/carve/slices/{own}/s")[f"/run/carve/slices/{own}/s"][2], 0)
+        listed = self.ring.kubectl("exec", name, "--", "find", "/run/carve").stdout.split()
+        self.assertEqual(sorted(listed), ["/run/carve", "/run/carve/slices", f"/run/carve/slices/{own}",
+                                          f"/run/carve/slices/{own}/s"])
+        self.assertEqual(self.reach(name, "abstract"), {})
+        looked = self.reach(name, "pages", victim)
+        self.assertEqual(looked["found"], [])
+        self.assertLessEqual(looked["processes"], 3)     # its own alone
+        self.assertTrue(self.reach(name, "pages", own)["found"])    # it would have found them
+
+    def test_nothing_of_a_neighbour_or_of_the_node_is_within_reach(self):
+        victim = self.slice_of(self.running())
+        for what, spec in (("root", {}), ("an ordinary user", {"securityContext": {"runAsUser": 1000}})):
+            with self.subTest(what):
+                self.assert_out_of_reach(self.running(**spec), victim)
+
+    def test_the_hosts_network_leads_to_no_socket(self):
+        """In the host's network namespace are the abstract sockets of all its processes: none of Carve is there."""
+        victim = self.slice_of(self.running())
+        self.assert_out_of_reach(self.running(hostNetwork=True), victim)
+        names = self.node_sockets()
+        self.assertTrue(any(name.startswith("/run/carve/") for name in names))
+        carves = [self.ring.node(1).pid("agent"), self.ring.node(1).pid("arbiter")]
+        inodes = {re.sub(r"\D", "", str(link.readlink())) for pid in carves for link in Path(f"/proc/{pid}/fd").iterdir()
+                  if str(link.readlink()).startswith("socket:")}
+        self.assertEqual([name for name, inode in names.items() if inode in inodes and name.startswith("@")], [])
+
+    def node_sockets(self):
+        rows = [line.split() for line in Path(f"/proc/{self.ring.node(1).pid('agent')}/net/unix").read_text().splitlines()]
+        return {row[7]: row[6] for row in rows[1:] if len(row) > 7}
+
+    def test_with_the_hosts_processes_in_sight_an_ordinary_user_still_gets_none_of_them(self):
+        """hostPID shows every process; opening what one of another user has is the kernel's to refuse."""
+        victim = self.slice_of(self.running())
+        name = self.running(hostPID=True, securityContext={"runAsUser": 1000})
+        looked = self.reach(name, "pages", victim)
+        self.assertGreater(looked["processes"], 10)
+        self.assertEqual(looked["found"], [])
+
+    def test_the_kernel_maps_no_page_of_one_container_into_another(self):
+        pods = [self.running(), self.running()]
+        pages = [self.pages_of(name) for name in pods]
+        for found in pages:
+            self.assertEqual(len(found), 2)      # one grant page, one account page
+        self.assertEqual(pages[0] & pages[1], set())
+
+    def pages_of(self, name):
+        """(device, inode) of the pages that the pod's processes map, as the kernel says."""
+        ids = [c["containerID"].rsplit("/", 1)[1] for c in self.kube.get("Pod", name)["status"]["containerStatuses"]]
+        found = set()
+        for path in Path("/proc").iterdir():
+            try:
+                if path.name.isdigit() and any(i in (path / "cgroup").read_text() for i in ids):
+                    found |= {tuple(line.split()[3:5]) for line in (path / "maps").read_text().splitlines()
+                              if re.search(r"/memfd:carve-account-|/s-[0-9a-f]+-[0-9]+-[0-9]+$", line)}
+            except OSError:
+                pass
+        return found
+
+    def test_the_grant_page_cannot_be_made_writable(self):
+        """By root in its container and by an ordinary user, in every way that we know of."""
+        for what, spec in (("root", {}), ("an ordinary user", {"securityContext": {"runAsUser": 1000}})):
+            with self.subTest(what):
+                found = self.reach(self.running(**spec), "own")
+                good = {"asked": 0, "mapped": 0, "the account page reopened": 0, "limit": 4 << 30}
+                self.assertEqual({key: found.pop(key) for key in good}, good)
+                self.assertEqual([what for what, got in found.items() if got == 0], [])
+                for through in ("/proc/self/fd", "/proc/thread-self/fd", "/dev/fd"):     # not for want of rights
+                    self.assertEqual(found[f"reopened in {through}"], errno.EROFS if not spec else errno.EACCES)
+
+
+# What Carve puts on a node: path, kind (as find says), mode, owner. Everything there must match one row, every row something.
+FILES = [
+    (r"/run/carve", "d", "755"),                       # root's, readable: `carve inspect` by who may ask the agent
+    (r"/run/carve/agent\.sock", "s", "666"),           # who may ask for what: by peer credentials, with words
+    (r"/run/carve/arbiter", "d", "700"),
+    (r"/run/carve/arbiter/control", "s", "600"),
+    (r"/run/carve/arbiter/pages", "d", "700"),
+    (r"/run/carve/arbiter/pages/s-[0-9a-f]+-\d+-\d+", "f", "600"),
+    (r"/run/carve/slices", "d", "700"),                # no user of the node passes; runtimes mount what is below
+    (r"/run/carve/slices/s-[0-9a-f]+-\d+", "d", "755"),   # seen in the container, by any user of it
+    (r"/run/carve/slices/s-[0-9a-f]+-\d+/s", "s", "666"),
+    (r"/run/carve/whole", "d", "555"),
+    (r"/run/carve/whole/s-[0-9a-f]+-\d+", "d", "555"),    # empty: the mark of a whole card's container
+    (r"/var/lib/carve", "d", "755"),
+    (r"/var/lib/carve/cards\.json", "f", "600"),
+    (r"/var/lib/carve/journal\.d", "d", "700"),
+    (r"/var/lib/carve/journal\.d/(lock|journal)", "f", "600"),
+    (r"/var/lib/carve/lib(/[0-9a-f]{16}(/links-[\d.]+)?)?", "d", "755"),     # mapped by every container's processes
+    (r"/var/lib/carve/lib/[0-9a-f]{16}/(links-[\d.]+/)?lib(carve-cuda|carve-nvml|cuda|nvidia-ml)\.so(\.[\d.]+)?", "f", "755"),
+    (r"/var/lib/carve/lib/[0-9a-f]{16}/links-[\d.]+/lib(cuda|nvidia-ml)\.so(\.1)?", "l", "777"),
+    (r"/var/run/cdi", "d", "755"),
+    (r"/var/run/cdi/carve-slice-s-[0-9a-f]+-\d+\.json", "f", "644"),      # names of devices and paths, no secret
+    (r"/var/lib/kubelet/plugins/gpu\.elasticgpu\.io", "d", "750"),
+    (r"/var/lib/kubelet/plugins/gpu\.elasticgpu\.io/[^/]+\.sock", "s", "600"),
+    (r"/var/lib/kubelet/plugins_registry/gpu\.elasticgpu\.io-[^/]+\.sock", "s", "600"),
+    (r"/var/lib/kubelet/device-plugins/carve-slots\.sock", "s", "600"),
+]
+PLACES = ["/run/carve", "/var/lib/carve", "/var/run/cdi", "/var/lib/kubelet/plugins/gpu.elasticgpu.io",
+          "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/device-plugins"]
+KUBELETS = re.compile(r"/var/lib/kubelet/(plugins_registry|device-plugins(/(kubelet\.sock|kubelet_internal_checkpoint|DEPRECATION))?)$")
+
+
+class NodeFiles(Fractions):
+    def setUp(self):
+        super().setUp()
+        self.fraction = self.running()
+        whole = pod(self.name(), images.PROGRAMS, HOLD, claims={"gpu": self.template(device_class="whole.gpu.elasticgpu.io")})
+        self.wait_ready(self.create(whole)["metadata"]["name"])
+
+    def test_modes_and_owners_of_all_that_carve_puts_on_a_node(self):
+        listed = self.ring.node(1).run(["find", *PLACES, "-printf", "%p %y %m %u:%g\\n"]).stdout.split("\n")
+        met = set()
+        for line in filter(None, listed):
+            path, kind, mode, owner = line.rsplit(" ", 3)
+            if KUBELETS.match(path):
+                continue
+            with self.subTest(path):
+                rows = [row for row in FILES if re.fullmatch(row[0], path) and row[1] == kind]
+                self.assertEqual(len(rows), 1, f"{path} ({kind}): no one row of the table")
+                self.assertEqual((mode, owner), (rows[0][2], "root:root"))
+                met.add(rows[0][0])
+        self.assertEqual([row[0] for row in FILES if row[0] not in met], [])
+
+    def test_no_user_of_the_node_reaches_a_slice(self):
+        """Only root passes to a slice's socket: it would make who connects a member of the slice."""
+        socket = f"/run/carve/slices/{self.slice_of(self.fraction)}/s"
+        said = self.ring.node(1).run([sys.executable, "-c", (
+            "import os, socket, sys\n"
+            "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+            "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+            "print(s.connect_ex(sys.argv[1]))"), socket]).stdout
+        self.assertEqual(int(said), errno.EACCES)
 
 
 if __name__ == "__main__":
