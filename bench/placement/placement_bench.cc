@@ -104,7 +104,7 @@ void bench_book_and_free(benchmark::State& state) {
 void bench_fit(benchmark::State& state) {
   ClusterState cluster;
   std::vector<std::string> names;
-  const NodeState node{machine(8, 4), {}};
+  const auto node = std::make_shared<const NodeState>(NodeState{machine(8, 4), {}, {}, {}});
   for (std::int64_t i = 0; i < state.range(0); ++i) {
     names.push_back("node-" + std::to_string(10000 + i));
     cluster[names.back()] = node;

@@ -8,8 +8,9 @@ namespace {
 
 using testing::HasSubstr;
 
-NodeState node(std::uint64_t free_gib) {
-  NodeState state;
+std::shared_ptr<const NodeState> node(std::uint64_t free_gib) {
+  const auto made = std::make_shared<NodeState>();
+  NodeState& state = *made;
   Card card;
   card.id = CardId("GPU-0");
   card.model = "NVIDIA T4";
@@ -19,7 +20,7 @@ NodeState node(std::uint64_t free_gib) {
     EXPECT_TRUE(state.ledger.add({Slice{
         {OwnerKind::kPod, "other"}, "c", card.id, Bytes::gib(16 - free_gib), CoreShare(1)}}));
   }
-  return state;
+  return made;
 }
 
 std::string call(const std::string& limits, const std::string& names) {

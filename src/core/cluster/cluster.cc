@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace carve {
 namespace {
@@ -29,9 +30,14 @@ Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartR
       result.refused.push_back({name, "no card of ours on it", true});
       continue;
     }
-    const auto placed = place_pod(node->second.ledger, node->second.links, owner, parts, policy);
+    const NodeState& state = *node->second;
+    if (std::binary_search(state.reserved.begin(), state.reserved.end(), owner)) {
+      result.nodes.push_back({name, std::numeric_limits<std::int64_t>::max() / 64});
+      continue;
+    }
+    const auto placed = place_pod(state.ledger, state.links, owner, parts, policy);
     if (placed) {
-      result.nodes.push_back({name, score_of(node->second.ledger, *placed, policy)});
+      result.nodes.push_back({name, score_of(state.ledger, *placed, policy)});
     } else {
       const bool final = placed.error().code == Code::kFailedPrecondition ||
                          placed.error().code == Code::kInvalidArgument;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,13 @@ namespace carve {
 struct NodeState {
   Ledger ledger;
   LinkMatrix links;
+  std::map<std::string, std::string> labels;  // of the Node: pools are selected by them
+  std::vector<Owner> reserved;                // room is set aside for them, they are not bound yet; sorted
+  friend bool operator==(const NodeState&, const NodeState&) = default;
 };
 
-/// All machines, by name. A value: copying it is taking a snapshot.
-using ClusterState = std::map<std::string, NodeState, std::less<>>;
+/// All machines, by name. Copying it is taking a snapshot: a node that changes becomes another object.
+using ClusterState = std::map<std::string, std::shared_ptr<const NodeState>, std::less<>>;
 
 /// A node that serves a pod, and how the policy likes it; the higher the better.
 struct FittingNode {
@@ -38,7 +42,8 @@ struct Fit {
   std::vector<RefusedNode> refused;
 };
 
-/// Which of these nodes serve the pod: pure, nothing is set aside.
+/// Which of these nodes serve the pod: pure, nothing is set aside. Where room is set aside for the owner
+/// already, it fits.
 ///   cost    place_pod() per node
 [[nodiscard]] Fit fit(const ClusterState& cluster, const Owner& owner,
                       const std::vector<PartRequest>& parts, const std::vector<std::string>& names,

@@ -10,8 +10,10 @@ using testing::HasSubstr;
 
 const Owner kPod{OwnerKind::kPod, "pod"};
 
-NodeState node(std::uint64_t gib, std::uint64_t used_gib, const std::string& model = "NVIDIA T4") {
-  NodeState state;
+std::shared_ptr<const NodeState> node(std::uint64_t gib, std::uint64_t used_gib,
+                                      const std::string& model = "NVIDIA T4") {
+  const auto made = std::make_shared<NodeState>();
+  NodeState& state = *made;
   Card card;
   card.id = CardId("GPU-0");
   card.model = model;
@@ -21,7 +23,7 @@ NodeState node(std::uint64_t gib, std::uint64_t used_gib, const std::string& mod
     EXPECT_TRUE(state.ledger.add(
         {Slice{{OwnerKind::kPod, "o"}, "c", card.id, Bytes::gib(used_gib), CoreShare(1)}}));
   }
-  return state;
+  return made;
 }
 
 std::vector<PartRequest> asks(std::uint64_t gib, const std::string& model = "") {

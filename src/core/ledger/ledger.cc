@@ -203,6 +203,9 @@ Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
       return fail(Code::kUnavailable,
                   fmt::format("{}: unhealthy: {}", slice.card.str(), known->card.health.reason));
     }
+    if (admission == Admission::kNew && !known->card.closed.empty()) {
+      return fail(Code::kUnavailable, fmt::format("{}: {}", slice.card.str(), known->card.closed));
+    }
     auto [at, fresh] = touched.try_emplace(slice.card, *known, *known);
     std::vector<Slice>& held = at->second.second.slices;
     const auto place = std::lower_bound(held.begin(), held.end(), slice, part_before);

@@ -56,7 +56,7 @@ struct CardState {
 /// Not thread-safe: it has one writer. It chooses nothing; that is policy/.
 class Ledger {
  public:
-  /// New slices are refused on an unhealthy card; those that are only read back after a restart are not.
+  /// New slices are refused on an unhealthy or closed card; those that are only read back after a restart are not.
   enum class Admission : std::uint8_t { kNew, kRestored };
 
   /// Adds a card, or updates one that is there (health, minor, …).
@@ -69,7 +69,7 @@ class Ledger {
 
   /// Books all of `slices`, or none of them.
   ///   errors  kInvalidArgument: illegal slice, or the same one twice; kNotFound: no such card;
-  ///           kAlreadyExists: (owner, part, card) holds already; kUnavailable: unhealthy;
+  ///           kAlreadyExists: (owner, part, card) holds already; kUnavailable: unhealthy or closed;
   ///           kResourceExhausted: it does not fit, with the numbers of every card that is too full
   ///   cost    O(slices on the cards that are touched)
   Result<void> add(const std::vector<Slice>& slices, Admission admission = Admission::kNew);

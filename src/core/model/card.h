@@ -46,6 +46,7 @@ struct Card {
   std::string pcie_root;  // "0000:17" or empty
   std::string architecture;        // "Hopper" or empty: as the vendor names the generation
   std::string compute_capability;  // "9.0" or empty
+  std::string closed;  // why nothing new is put there, however healthy it is; empty: it may be
   friend bool operator==(const Card&, const Card&) = default;
 };
 

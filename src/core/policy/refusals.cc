@@ -28,6 +28,8 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
     case Refusal::kUnhealthy:
       return card.card.health.reason.empty() ? "unhealthy"
                                              : "unhealthy: " + card.card.health.reason;
+    case Refusal::kClosed:
+      return card.card.closed;
     case Refusal::kTooSmall:
       return "all of its memory is " + human_less(card.card.memory, best.offer.memory);
     case Refusal::kModel:
@@ -60,6 +62,7 @@ std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
   if (!model_matches(card.card.model, request.constraints.model)) return Refusal::kModel;
   if (offer.memory > card.card.memory || offer.memory == Bytes(0)) return Refusal::kTooSmall;
   if (!card.card.health.ok) return Refusal::kUnhealthy;
+  if (!card.card.closed.empty()) return Refusal::kClosed;
   if (card.use.exclusive) return Refusal::kHeldAlone;
   if (request.constraints.exclusive && card.use.slices > 0) return Refusal::kNotEmpty;
   if (offer.memory > card.free_memory()) return Refusal::kMemory;

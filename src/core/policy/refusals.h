@@ -18,6 +18,7 @@ enum class Refusal : std::uint8_t {
   kHeldAlone,  // somebody has the card alone
   kNotEmpty,   // the request wants the card alone
   kUnhealthy,
+  kClosed,    // nothing new is put there
   kTooSmall,  // never: the card's whole memory is less
   kModel,     // never: another model
   kNotNamed,  // never: the request names other cards

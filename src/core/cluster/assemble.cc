@@ -1,0 +1,61 @@
+#include "core/cluster/assemble.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace carve {
+namespace {
+
+bool goes_first(const Booking& a, const Booking& b) {
+  return std::tuple(!a.prepared, ~a.epoch, a.reserved, a.owner) <
+         std::tuple(!b.prepared, ~b.epoch, b.reserved, b.owner);
+}
+
+/// A booking's slices by card: each card says by itself whether its own fit.
+std::map<CardId, std::vector<Slice>> by_card(const Booking& booking) {
+  std::map<CardId, std::vector<Slice>> cards;
+  for (const Slice& slice : booking.slices) cards[slice.card].push_back(slice);
+  return cards;
+}
+
+void close_card(Ledger* ledger, const CardId& id, const std::string& why) {
+  const CardState* state = ledger->find(id);
+  if (state == nullptr || !state->card.closed.empty()) return;
+  Card card = state->card;
+  card.closed = why;
+  (void)ledger->put_card(std::move(card));  // the same size: it cannot be refused
+}
+
+}  // namespace
+
+Assembled assemble(NodeParts parts) {
+  Assembled result;
+  Ledger& ledger = result.state.ledger;
+  for (Card& card : parts.cards) {
+    const CardId id = card.id;
+    if (auto put = ledger.put_card(std::move(card)); !put) result.conflicts.push_back({{}, id, put.error().what});
+  }
+  result.state.links = std::move(parts.links);
+  result.state.labels = std::move(parts.labels);
+  std::sort(parts.bookings.begin(), parts.bookings.end(), goes_first);
+  std::vector<std::pair<CardId, std::string>> close;
+  for (const Booking& booking : parts.bookings) {
+    for (const auto& [card, slices] : by_card(booking)) {
+      const auto added = ledger.add(slices, Ledger::Admission::kRestored);
+      if (added) continue;
+      // The same owner from two sources: the first one, the more certain, stands.
+      result.conflicts.push_back({booking.owner, card, added.error().what});
+      close.emplace_back(card, fmt::format("closed: {} {} is decided for it and does not fit",
+                                           to_string(booking.owner.kind), booking.owner.uid));
+    }
+    if (booking.reserved) result.state.reserved.push_back(booking.owner);
+  }
+  for (const auto& [card, why] : close) close_card(&ledger, card, why);
+  std::sort(result.state.reserved.begin(), result.state.reserved.end());
+  return result;
+}
+
+}  // namespace carve
