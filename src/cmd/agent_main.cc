@@ -24,11 +24,12 @@
 #include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
 #include "app/agent/agent.h"
-#include "app/node/node_report.h"
+#include "app/node/totals.h"
 #include "codec/health/xid_policy_text.h"
 #include "adapter/kube/kube_client.h"
 #include "adapter/kubelet/runtime_asked.h"
 #include "cmd/arbiter_main.h"
+#include "cmd/cluster_config.h"
 #include "cmd/node_doors.h"
 #include "cmd/options.h"
 #include "cmd/take_over.h"
@@ -184,6 +185,24 @@ struct Doors {
   std::unique_ptr<KubeApi> api;
 };
 
+/// Doors and totals: as the flags say, else as the installation's control says, where there is one, else DRA alone.
+Result<void> apply_cluster(const NodeOptions& node, DoorOptions* doors, Log& log) {
+  std::string words = node.doors.empty() ? "dra" : node.doors;
+  CARVE_TRY(doors->totals, node::total_names(node.totals));
+  if (!node.cluster_config.empty()) {
+    const auto cluster = read_cluster_config(node.cluster_config);
+    if (!cluster && cluster.error().code != Code::kNotFound) return tl::unexpected(cluster.error());
+    if (cluster) {
+      if (node.doors.empty()) words = cluster->doors;
+      if (node.totals.empty() && words != "dra") doors->totals = cluster->totals();
+      doors->gpushare_unit = cluster->gpushare_unit;
+    }
+    log.info(cluster ? "this installation has a control" : "no control in this installation",
+             {{"configuration", node.cluster_config}, {"doors", words}});
+  }
+  return parse_doors(words, doors);
+}
+
 /// nullopt: no node, no doors.
 ///   errors  kInvalidArgument: the flags, or the kubeconfig; kNotFound: neither a kubeconfig nor a pod's account
 Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions& node, Clock& clock, Log& log) {
@@ -196,8 +215,7 @@ Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions
   for (const auto& socket : node.runtime_socket.empty() ? kubelet::usual_runtime_sockets()
                                                         : std::vector<std::string>{node.runtime_socket})
     doors.options.runtime_sockets.push_back(host.host_root + socket);
-  CARVE_TRY(doors.options.totals, node::total_names(node.totals));
-  CARVE_TRY_VOID(parse_doors(node.doors, &doors.options));
+  CARVE_TRY_VOID(apply_cluster(node, &doors.options, log));
   CARVE_TRY(doors.api, kube::open(node.kubeconfig, clock, log));
   return doors;
 }

@@ -1,4 +1,3 @@
-#include <fmt/core.h>
 #include <grp.h>
 #include <pwd.h>
 
@@ -7,7 +6,7 @@
 #include <map>
 #include <sstream>
 
-#include "adapter/process/text_file.h"
+#include "cmd/config_lines.h"
 #include "cmd/options.h"
 #include "codec/quantity.h"
 
@@ -15,12 +14,6 @@
 // `deny` and `driver-mount` may stand many times.
 namespace carve::cmd {
 namespace {
-
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r");
-  if (first == std::string::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 Result<std::uint32_t> user_id(const std::string& name) {
   if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos && name.size() < 10) {
@@ -132,25 +125,10 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
 
 Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
                          HostOptions* options) {
-  CARVE_TRY(const auto text, read_text(path));
-  std::istringstream lines(text);
-  std::string problems;
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    line = trimmed(line.substr(0, line.find('#')));
-    if (line.empty()) continue;
-    const auto equals = line.find('=');
-    const std::string key = trimmed(line.substr(0, equals));
-    const std::string value = equals == std::string::npos ? std::string() : trimmed(line.substr(equals + 1));
+  return each_setting(path, [&](const std::string& key, const std::string& value) {
     const bool flag_wins = std::find(set_by_flag.begin(), set_by_flag.end(), key) != set_by_flag.end();
-    const auto applied = equals == std::string::npos
-                             ? Result<void>(fail(Code::kInvalidArgument, "not of the form key = value"))
-                             : apply_line(key, value, flag_wins, options);
-    if (!applied) problems += fmt::format("\n  {}:{}: {}: {}", path, number, key, applied.error().what);
-  }
-  if (!problems.empty()) return fail(Code::kInvalidArgument, "configuration:" + problems);
-  return {};
+    return apply_line(key, value, flag_wins, options);
+  });
 }
 
 }  // namespace carve::cmd

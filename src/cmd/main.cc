@@ -110,17 +110,21 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
       ->excludes(standalone);
   app->add_option("--kubeconfig", node->kubeconfig, "how to reach the API server; without: as a pod of the cluster")
       ->type_name("FILE");
-  app->add_option("--doors", node->doors, "how containers reach their slices: dra, slots, or dra,slots")
-      ->type_name("LIST")
-      ->capture_default_str();
+  app->add_option("--doors", node->doors,
+                  "how containers reach their slices: dra, slots, or dra,slots; without: as --cluster-config says, "
+                  "else dra")
+      ->type_name("LIST");
+  app->add_option("--cluster-config", node->cluster_config,
+                  "what this installation's control and agents agree on; where there is no such file there is no control")
+      ->type_name("FILE");
   app->add_option("--kubelet-dir", node->kubelet_dir, "the kubelet's --root-dir")
       ->type_name("FOLDER")
       ->capture_default_str();
   app->add_option("--runtime-socket", node->runtime_socket, "the container runtime's CRI socket; where it usually is")
       ->type_name("FILE");
   app->add_option("--totals", node->totals,
-                  "extended resources to keep on the Node (elasticgpu.io/gpu, gpu-core, gpu-memory): only where "
-                  "admission turns them into slots")
+                  "extended resources to keep on the Node, only where admission turns them into slots; without: as "
+                  "--cluster-config says, else none")
       ->type_name("LIST");
   app->add_option("--instance", node->instance, "a word of this agent's own in its sockets' names: the pod's UID")
       ->type_name("WORD");

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/units.h"
 #include "port/kube_api.h"
 #include "port/node_slices.h"
 
@@ -25,6 +26,7 @@ struct DoorOptions {
   std::string cdi_dir = "/var/run/cdi";      // as the runtime sees it
   std::vector<std::string> runtime_sockets;  // of the container runtime, as this process sees them
   std::vector<std::string> totals;           // extended resources to keep on the Node
+  Bytes gpushare_unit = Bytes::gib(1);       // of aliyun.com/gpu-mem
   std::string unique;  // in the DRA sockets' names: the pod's UID; empty: "agent"
 };
 

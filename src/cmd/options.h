@@ -90,10 +90,11 @@ struct ViewOptions {
 struct NodeOptions {
   std::string name;
   std::string kubeconfig;  // empty: as a pod of the cluster
-  std::string doors = "dra,slots";
+  std::string doors;           // dra, slots or dra,slots; empty: as the cluster's configuration says, else dra
+  std::string cluster_config;  // file; none there: control is not installed
   std::string kubelet_dir = "/var/lib/kubelet";
   std::string runtime_socket;  // of the container runtime; empty: where they usually have it
-  std::string totals;          // extended resources to keep on the Node, as a list
+  std::string totals;          // extended resources to keep on the Node, as a list; empty: the same way
   std::string instance;  // in the names of the DRA door's sockets: two agents during an upgrade
 };
 

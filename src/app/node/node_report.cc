@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/node/labels.h"
+#include "app/node/totals.h"
 
 namespace carve::node {
 namespace {
@@ -22,10 +23,6 @@ constexpr auto kLeastBackOff = seconds(1);
 constexpr auto kMostBackOff = seconds(30);
 constexpr std::size_t kRemembered = 4096;
 
-constexpr const char* kGpu = "elasticgpu.io/gpu";
-constexpr const char* kGpuCore = "elasticgpu.io/gpu-core";
-constexpr const char* kGpuMemory = "elasticgpu.io/gpu-memory";  // MiB
-
 /// Something that was held is held no more.
 bool anything_freed(const std::vector<HeldSlice>& before, const std::vector<HeldSlice>& now) {
   return std::any_of(before.begin(), before.end(), [&](const HeldSlice& old) {
@@ -35,22 +32,6 @@ bool anything_freed(const std::vector<HeldSlice>& before, const std::vector<Held
 }
 
 }  // namespace
-
-Result<std::vector<std::string>> total_names(const std::string& words) {
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at < words.size();) {
-    const auto comma = std::min(words.find(',', at), words.size());
-    const auto name = words.substr(at, comma - at);
-    at = comma + 1;
-    if (name != kGpu && name != kGpuCore && name != kGpuMemory) {
-      return fail(Code::kInvalidArgument,
-                  fmt::format("--totals: \"{}\"; legal are {}, {} and {}", name.substr(0, 64), kGpu,
-                              kGpuCore, kGpuMemory));
-    }
-    names.push_back(name);
-  }
-  return names;
-}
 
 NodeReport::NodeReport(std::string node, World world)
     : node_(std::move(node)),
@@ -128,16 +109,12 @@ codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, std::string*
     }
   }
   most_cards_ = std::max(most_cards_, cards.cards.size());
-  Bytes memory;
-  for (const auto& card : cards.cards) memory += card.memory;
   for (const auto& name : world_.totals) {
     if (mapped_.contains(name)) {
       totals[name] = std::nullopt;
       *withheld += (withheld->empty() ? "" : ", ") + name + " is mapped by a DeviceClass";
     } else if (cards.cards.size() == most_cards_ && most_cards_ > 0) {
-      totals[name] = name == kGpu       ? fmt::to_string(most_cards_)
-                     : name == kGpuCore ? fmt::to_string(most_cards_ * 100)
-                                        : fmt::to_string(memory.count() >> 20U);
+      if (auto total = total_of(name, cards.cards, world_.gpushare_unit)) totals[name] = std::move(*total);
     }
   }
   return totals;

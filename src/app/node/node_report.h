@@ -31,7 +31,8 @@ class NodeReport {
     Clock& clock;
     Log& log;
     std::string cdi_dir;
-    std::vector<std::string> totals;             // names to keep on the Node: total_names()
+    std::vector<std::string> totals;             // names to keep on the Node: totals.h
+    Bytes gpushare_unit = Bytes::gib(1);         // of aliyun.com/gpu-mem
     std::function<std::string()> not_published;  // by others; empty text: all is
   };
   NodeReport(std::string node, World world);
@@ -80,9 +81,5 @@ class NodeReport {
   std::set<std::string> mapped_;  // resource names that a DeviceClass maps
   Clock::Time next_classes_{};
 };
-
-/// "elasticgpu.io/gpu,elasticgpu.io/gpu-core" → the names; empty: none.
-///   errors  kInvalidArgument: an unknown name
-[[nodiscard]] Result<std::vector<std::string>> total_names(const std::string& words);
 
 }  // namespace carve::node

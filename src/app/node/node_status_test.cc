@@ -160,12 +160,5 @@ TEST(Labels, MixedModelsAreCountedAndNotAveraged) {
   EXPECT_TRUE(labels_of({}).empty());
 }
 
-TEST(Totals, OnlyNamesThatAreTotals) {
-  EXPECT_EQ(total_names("elasticgpu.io/gpu,elasticgpu.io/gpu-core")->size(), 2U);
-  EXPECT_TRUE(total_names("")->empty());
-  EXPECT_FALSE(total_names("elasticgpu.io/slot"));
-  EXPECT_FALSE(total_names("nvidia.com/gpu"));
-}
-
 }  // namespace
 }  // namespace carve::node

@@ -95,6 +95,12 @@ class Ring:
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:kubelet-api-admin"},
             "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "ring:kubelet-clients"}]})
 
+    def _start_services(self):
+        """Cluster addresses and names (services.py)."""
+        file = self.certificates.file
+        spawn(self.state, "services", [sys.executable, Path(__file__).with_name("services.py"), file("ca.crt"),
+                                       file("admin.crt"), file("admin.key")], self.control)
+
     def _wait_nodes(self):
         kube = self.kube()
 
@@ -147,6 +153,7 @@ class Ring:
         control_plane.start_controller_manager(state, found, ring.certificates, ring.control)
         control_plane.start_scheduler(state, found, ring.certificates, ring.control)
         ring._first_objects()
+        ring._start_services()
         for node in made:
             node.start_kubelet()
         ring._wait_nodes()

@@ -25,6 +25,15 @@ def copy(source, target):
                 pass
 
 
+def join(client, server):
+    """Both directions, until both have ended."""
+    with client, server:
+        back = threading.Thread(target=copy, args=(server, client), daemon=True)
+        back.start()
+        copy(client, server)
+        back.join()
+
+
 def serve(client, address):
     try:
         server = socket.create_connection(address, timeout=5)
@@ -32,11 +41,7 @@ def serve(client, address):
         client.close()
         return
     server.settimeout(None)
-    with client, server:
-        back = threading.Thread(target=copy, args=(server, client), daemon=True)
-        back.start()
-        copy(client, server)
-        back.join()
+    join(client, server)
 
 
 def main():

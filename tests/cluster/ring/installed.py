@@ -91,14 +91,11 @@ def install(ring, archive, doors="dra") -> list:
     ring.kubectl("apply", "-f", DEPLOY / "agent-rbac.yaml")
     ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
                        "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
-    ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY)
     if doors != "dra":
-        daemonset = ring.kube().get("DaemonSet", "carve-agent", carve.NAMESPACE)
-        args = daemonset["spec"]["template"]["spec"]["containers"][0]["args"]
-        ring.kubectl("-n", carve.NAMESPACE, "patch", "daemonset", "carve-agent", "--type=json", "-p", json.dumps([
-            {"op": "replace", "path": f"/spec/template/spec/containers/0/args/{args.index('--doors=dra')}",
-             "value": f"--doors={doors}"}]))
-        ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "daemonset/carve-agent", "--timeout=90s")
+        ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap",
+                           "data": {"cluster.conf": f"doors = {doors}\ndialects.nvidia = dra\n"},
+                           "metadata": {"name": "carve-cluster", "namespace": carve.NAMESPACE}})
+    ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY)
     made = [Installed(ring, node) for node in ring.nodes]
     for one in made:
         one.wait_serving()

@@ -10,6 +10,8 @@ from .process import CLONE_NEWNET, Place, run, spawn, unshare
 SERVICE_RANGE = "10.96.0.0/24"
 API_SERVICE = "10.96.0.1"
 API_PORT = 443                 # the port of the service `kubernetes`: pods reach the server itself, without kube-proxy
+DNS_SERVICE = "10.96.0.10"
+CLUSTER_DOMAIN = "ring.test"
 
 
 def node_address(index: int) -> str:
@@ -26,7 +28,7 @@ def make(state, tracker, nodes: int) -> int:
     place = Place(tracker, network_of=pid)
     addresses = "".join(f"addr add {node_address(i)}/32 dev lo\n" for i in range(1, nodes + 1))
     run(["ip", "-batch", "-"], place, input="link set lo up\n"
-        f"addr add {API_SERVICE}/32 dev lo\n" + addresses)
+        f"addr add {API_SERVICE}/32 dev lo\naddr add {DNS_SERVICE}/32 dev lo\n" + addresses)
 
     def forward():
         place.enter()

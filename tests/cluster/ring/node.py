@@ -129,7 +129,8 @@ sandbox = "{images.PAUSE}"
             "evictionHard": {"memory.available": "64Mi", "nodefs.available": "100Mi", "imagefs.available": "100Mi",
                              "nodefs.inodesFree": "1000"},
             "containerRuntimeEndpoint": "unix://" + CONTAINERD_SOCKET, "staticPodPath": str(self.folder / "manifests"),
-            "podLogsDir": "/var/log/pods", "maxPods": MAX_PODS, "resolvConf": "", "clusterDomain": "ring.test",
+            "podLogsDir": "/var/log/pods", "maxPods": MAX_PODS, "resolvConf": "", "clusterDomain": network.CLUSTER_DOMAIN,
+            "clusterDNS": [network.DNS_SERVICE],
             "serializeImagePulls": False, "syncFrequency": "10s", "nodeStatusUpdateFrequency": "5s", "imageMinimumGCAge": "24h",
             "imageGCHighThresholdPercent": 100, "shutdownGracePeriod": "0s", "runtimeRequestTimeout": "2m"}, indent=1))
 

@@ -1,0 +1,44 @@
+#include "app/node/totals.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace carve::node {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Card> two_kinds() {
+  Card small;
+  small.memory = Bytes::mib(16'160);
+  Card large;
+  large.memory = Bytes::mib(143'771);
+  return {small, large};
+}
+
+TEST(Totals, EachNameInItsOwnUnit) {
+  const auto cards = two_kinds();
+  const auto total = [&](std::string_view name) { return *total_of(name, cards, Bytes::gib(1)); };
+  EXPECT_EQ(total("elasticgpu.io/gpu"), "2");
+  EXPECT_EQ(total("elasticgpu.io/gpu-core"), "200");
+  EXPECT_EQ(total("elasticgpu.io/gpu-memory"), "159931");
+  EXPECT_EQ(total("nvidia.com/gpu"), "2");
+  EXPECT_EQ(total("aliyun.com/gpu-count"), "2");
+}
+
+TEST(Totals, GpushareCountsWhatEachCardHasNotTheFirstOne) {  // R5-8: 15 and 140, not 2 x 15
+  EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), Bytes::gib(1)), "155");
+  EXPECT_EQ(*total_of("aliyun.com/gpu-mem", two_kinds(), Bytes::mib(1)), "159931");
+}
+
+TEST(Totals, OnlyNamesThatAreTotals) {
+  EXPECT_EQ(total_names("elasticgpu.io/gpu,aliyun.com/gpu-mem")->size(), 2U);
+  EXPECT_TRUE(total_names("")->empty());
+  const auto slot = total_names("elasticgpu.io/slot");
+  ASSERT_FALSE(slot);
+  EXPECT_THAT(slot.error().what, HasSubstr("\"elasticgpu.io/slot\" is no resource that Carve counts; legal are"));
+  EXPECT_FALSE(total_of("amd.com/gpu", {}, Bytes::gib(1)));
+}
+
+}  // namespace
+}  // namespace carve::node

@@ -1,0 +1,56 @@
+#include "cmd/cluster_config.h"
+
+#include <fmt/format.h>
+
+#include "cmd/config_lines.h"
+#include "core/policy/policy.h"
+
+namespace carve::cmd {
+namespace {
+
+Error not_legal(const std::string& value, const std::string& legal) {
+  return {Code::kInvalidArgument, "\"" + value.substr(0, 64) + "\"; legal are " + legal};
+}
+
+Result<void> apply(const std::string& key, const std::string& value, ClusterConfig* config) {
+  if (key == "doors") {
+    if (value != "dra" && value != "slots" && value != "dra,slots")
+      return tl::unexpected(not_legal(value, "dra, slots and dra,slots"));
+    config->doors = value;
+  } else if (key == "dialects.nvidia") {
+    if (value != "slots" && value != "dra" && value != "off")
+      return tl::unexpected(not_legal(value, "slots, dra and off"));
+    config->nvidia = value == "slots" ? NvidiaDoor::kSlots : value == "dra" ? NvidiaDoor::kDra : NvidiaDoor::kOff;
+  } else if (key == "dialects.gpushare-unit") {
+    if (value != "GiB" && value != "MiB") return tl::unexpected(not_legal(value, "GiB and MiB"));
+    config->gpushare_unit = value == "GiB" ? Bytes::gib(1) : Bytes::mib(1);
+  } else if (key == "placement.policy") {
+    CARVE_TRY(const auto* row, policy_named(value));
+    config->policy = row->name;
+  } else if (key == "scheduler.name") {
+    config->scheduler = value;
+  } else {
+    return fail(Code::kInvalidArgument, "unknown key; legal are doors, dialects.nvidia, dialects.gpushare-unit, "
+                                        "placement.policy and scheduler.name");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> ClusterConfig::totals() const {
+  std::vector<std::string> names = {"elasticgpu.io/gpu", "elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory",
+                                    "aliyun.com/gpu-mem", "aliyun.com/gpu-count"};
+  if (nvidia == NvidiaDoor::kSlots) names.emplace_back("nvidia.com/gpu");
+  return names;
+}
+
+Result<ClusterConfig> read_cluster_config(const std::string& path) {
+  ClusterConfig config;
+  CARVE_TRY_VOID(each_setting(path, [&](const std::string& key, const std::string& value) {
+    return apply(key, value, &config);
+  }));
+  return config;
+}
+
+}  // namespace carve::cmd

@@ -1,0 +1,57 @@
+#include "cmd/cluster_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace carve::cmd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ClusterConfigFile : public ::testing::Test {
+ protected:
+  Result<ClusterConfig> read(const std::string& text) {
+    const std::string path = ::testing::TempDir() + "/cluster.conf";
+    std::ofstream(path) << text;
+    return read_cluster_config(path);
+  }
+};
+
+TEST_F(ClusterConfigFile, SaysWhatControlAndAgentsAgreeOn) {
+  const auto config = read("doors = dra,slots  # both\n\ndialects.nvidia = dra\ndialects.gpushare-unit = MiB\n"
+                           "placement.policy = spread\nscheduler.name =\n");
+  ASSERT_TRUE(config) << config.error().what;
+  EXPECT_EQ(config->doors, "dra,slots");
+  EXPECT_FALSE(config->dialects().nvidia_by_slots);
+  EXPECT_EQ(config->dialects().gpushare_unit, Bytes::mib(1));
+  EXPECT_EQ(config->policy, "spread");
+  EXPECT_EQ(config->scheduler, "");
+  EXPECT_THAT(config->totals(), Not(Contains("nvidia.com/gpu")));
+}
+
+TEST_F(ClusterConfigFile, AnEmptyOneIsTheDefault) {
+  const auto config = read("");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->doors, "slots");
+  EXPECT_THAT(config->totals(), Contains("nvidia.com/gpu"));
+}
+
+TEST_F(ClusterConfigFile, EveryMistakeIsNamedWithItsLine) {
+  const auto config = read("doors = window\nnonsense\nplacement.policy = bestfit\ncolour = red\n");
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().what,
+              AllOf(HasSubstr(":1: doors: \"window\"; legal are dra, slots and dra,slots"), HasSubstr(":2: nonsense: not"),
+                    HasSubstr(":3: placement.policy: "), HasSubstr("binpack"), HasSubstr(":4: colour: unknown key")));
+}
+
+TEST(ClusterConfig, NoFileIsToldApart) {
+  EXPECT_EQ(read_cluster_config(::testing::TempDir() + "/none.conf").error().code, Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace carve::cmd
