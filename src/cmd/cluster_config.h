@@ -15,11 +15,11 @@ enum class NvidiaDoor : std::uint8_t { kSlots, kDra, kOff };
 /// What control and every agent of one installation must agree on: the ConfigMap `carve-cluster`, which both mount.
 /// It exists where control is installed; an agent without it serves DRA and nothing else.
 struct ClusterConfig {
-  std::string doors = "slots";               // of the agents: dra, slots or dra,slots
-  NvidiaDoor nvidia = NvidiaDoor::kSlots;    // dialects.nvidia
-  Bytes gpushare_unit = Bytes::gib(1);       // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
-  std::string policy = "binpack";            // placement.policy: binpack or spread
-  std::string scheduler = "carve-scheduler"; // scheduler.name: pods of the default scheduler are given this one; "": none
+  std::string doors = "slots";                // of the agents: dra, slots or dra,slots
+  NvidiaDoor nvidia = NvidiaDoor::kSlots;     // dialects.nvidia
+  Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
+  std::string policy = "binpack";             // placement.policy: binpack or spread
+  std::string scheduler = "carve-scheduler";  // scheduler.name: what pods of the default scheduler are given; "": none
 
   [[nodiscard]] codec::DialectSettings dialects() const { return {gpushare_unit, nvidia == NvidiaDoor::kSlots}; }
   /// The extended resources that this installation's pods ask in.

@@ -45,7 +45,8 @@ TEST_F(ClusterConfigFile, EveryMistakeIsNamedWithItsLine) {
   const auto config = read("doors = window\nnonsense\nplacement.policy = bestfit\ncolour = red\n");
   ASSERT_FALSE(config);
   EXPECT_THAT(config.error().what,
-              AllOf(HasSubstr(":1: doors: \"window\"; legal are dra, slots and dra,slots"), HasSubstr(":2: nonsense: not"),
+              AllOf(HasSubstr(":1: doors: \"window\"; legal are dra, slots and dra,slots"),
+                    HasSubstr(":2: nonsense: not"),
                     HasSubstr(":3: placement.policy: "), HasSubstr("binpack"), HasSubstr(":4: colour: unknown key")));
 }
 

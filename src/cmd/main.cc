@@ -115,7 +115,8 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
                   "else dra")
       ->type_name("LIST");
   app->add_option("--cluster-config", node->cluster_config,
-                  "what this installation's control and agents agree on; where there is no such file there is no control")
+                  "what control and agents of this installation agree on; where there is no such file there is no "
+                  "control")
       ->type_name("FILE");
   app->add_option("--kubelet-dir", node->kubelet_dir, "the kubelet's --root-dir")
       ->type_name("FOLDER")

@@ -70,6 +70,18 @@ class PlainPods(RingTest):
         phase, log = self.run_to_end(with_thing())
         self.assertEqual((phase, log.split()), ("Succeeded", ["one", "00", "00", "00"]))
 
+    def test_a_service_is_reached_by_its_name(self):
+        """The ring's stand-in for kube-proxy and DNS (ring/services.py)."""
+        name = self.name("web")
+        self.create({**pod(name, command=["sh", "-c", "echo found >/tmp/index.html; httpd -f -p 8080 -h /tmp"]),
+                     "metadata": {"name": name, "namespace": "default", "labels": {"app": name}}})
+        self.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+                     "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8080}]}})
+        self.wait_ready(name)
+        ask = f"until wget -qO- http://{name}.default.svc/; do sleep 0.2; done"
+        phase, log = self.run_to_end(pod(self.name(), command=["timeout", "30", "sh", "-c", ask]))
+        self.assertEqual((phase, log.strip().splitlines()[-1:]), ("Succeeded", ["found"]))
+
     def test_twenty_pods_at_once(self):
         names = [self.create(pod(self.name(), command=["sleep", "600"]))["metadata"]["name"] for _ in range(20)]
         for name in names:
