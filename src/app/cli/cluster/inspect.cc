@@ -1,0 +1,90 @@
+#include "app/cli/cluster/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "app/cli/table.h"
+
+namespace carve::cli {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::string state_of(const codec::GpuObject& gpu) {
+  return gpu.card.health.ok ? "healthy" : "UNHEALTHY: " + gpu.card.health.reason;
+}
+
+std::string granted(const codec::GpuObject& gpu, const CardUse& use) {
+  return fmt::format("{} of {}", to_human(use.memory), to_human(gpu.card.memory));
+}
+
+/// Each pod once, in the order of the holders.
+std::string holders_of(const codec::GpuObject& gpu) {
+  std::string text;
+  std::set<std::string> seen;
+  for (const auto& holder : gpu.holders) {
+    const auto name = codec::name_of(holder);
+    if (seen.insert(name).second) text += (text.empty() ? "" : ", ") + name;
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string share_of(const Slice& slice) {
+  if (slice.whole) return "whole card";
+  return fmt::format("{} {}", slice.compute.hundredths(), to_string(slice.share));
+}
+
+void add_card(const codec::GpuObject& gpu, bool wide, Rows* rows) {
+  const CardUse use = codec::use_of(gpu);
+  if (!wide) {
+    rows->push_back({gpu.node, std::to_string(gpu.index), gpu.card.model, state_of(gpu), granted(gpu, use),
+                     fmt::format("{} of 100", use.compute.hundredths()), clipped(holders_of(gpu), 60)});
+    return;
+  }
+  const std::vector<std::string> card = {gpu.node, gpu.card.id.str(), gpu.card.model, state_of(gpu)};
+  auto empty = card;
+  empty.insert(empty.end(), {"-", "-", "-", "-", "-", "-"});
+  if (gpu.holders.empty()) rows->push_back(std::move(empty));
+  for (const auto& holder : gpu.holders) {
+    const Slice& slice = holder.slice;
+    auto row = card;
+    row.insert(row.end(), {codec::name_of(holder) + (holder.ending ? " (ending)" : ""), slice.part,
+                           to_human(slice.memory), share_of(slice), std::string(to_string(slice.priority)),
+                           slice.dialect});
+    rows->push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
+std::string render_cluster(const codec::ClusterView& view, bool wide) {
+  if (view.cards.empty() && view.waiting.empty()) return "no card: no agent has told of one yet\n";
+  Rows rows = {{"NODE", "CARD", "MODEL", "STATE", "MEMORY GRANTED", "COMPUTE", "HELD BY"}};
+  if (wide)
+    rows = {{"NODE", "CARD", "MODEL", "STATE", "HELD BY", "PART", "MEMORY", "COMPUTE", "PRIORITY", "DIALECT"}};
+  Bytes memory;
+  Bytes taken;
+  std::uint32_t compute = 0;
+  std::set<std::string> nodes;
+  for (const auto& gpu : view.cards) {
+    add_card(gpu, wide, &rows);
+    const CardUse use = codec::use_of(gpu);
+    memory += gpu.card.memory;
+    taken += use.memory;
+    compute += use.compute.hundredths();
+    nodes.insert(gpu.node);
+  }
+  std::string out = aligned(rows, {}, "");
+  out += fmt::format("\n{} card{} on {} node{}: {} of {} and {} of {} granted\n", view.cards.size(),
+                     view.cards.size() == 1 ? "" : "s", nodes.size(), nodes.size() == 1 ? "" : "s", to_human(taken),
+                     to_human(memory), compute, view.cards.size() * 100);
+  for (const auto& pod : view.waiting) {
+    out += fmt::format("waits: {}/{} asks for {}{}{}\n", pod.space, pod.name, pod.asks, pod.why.empty() ? "" : ": ",
+                       pod.why);
+  }
+  return out;
+}
+
+}  // namespace carve::cli

@@ -1,0 +1,138 @@
+#include "codec/views/cluster_view.h"
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <tuple>
+
+namespace carve::codec {
+namespace {
+
+namespace json = boost::json;
+
+json::string_view word(std::string_view text) { return {text.data(), text.size()}; }
+
+json::object amounts(std::uint64_t total, std::uint64_t granted, std::uint64_t free) {
+  return {{"total", total}, {"granted", granted}, {"free", free}};
+}
+
+json::object value_of(const GpuHolder& holder) {
+  const Slice& slice = holder.slice;
+  json::array pods;
+  for (const auto& pod : holder.pods) pods.emplace_back(pod);
+  return {{"name", name_of(holder)},
+          {"kind", word(to_string(slice.owner.kind))},
+          {"uid", slice.owner.uid},
+          {"part", slice.part},
+          {"pods", std::move(pods)},
+          {"memory_bytes", slice.memory.count()},
+          {"cores", slice.compute.hundredths()},
+          {"whole", slice.whole},
+          {"share", word(to_string(slice.share))},
+          {"priority", word(to_string(slice.priority))},
+          {"dialect", slice.dialect},
+          {"ending", holder.ending}};
+}
+
+/// What is left for others: nothing where somebody has the card alone, or where nothing may start.
+bool none_left(const GpuObject& gpu, const CardUse& use) { return use.exclusive || !gpu.card.health.ok; }
+
+Bytes free_memory(const GpuObject& gpu, const CardUse& use) {
+  return none_left(gpu, use) ? Bytes() : gpu.card.memory - use.memory;
+}
+
+std::uint32_t free_cores(const GpuObject& gpu, const CardUse& use) {
+  return none_left(gpu, use) ? 0 : (gpu.card.compute - use.compute).hundredths();
+}
+
+json::object value_of(const GpuObject& gpu) {
+  const CardUse use = use_of(gpu);
+  json::array holders;
+  for (const auto& holder : gpu.holders) holders.push_back(value_of(holder));
+  return {{"uuid", gpu.card.id.str()},
+          {"index", gpu.index},
+          {"model", gpu.card.model},
+          {"vendor", gpu.card.vendor},
+          {"healthy", gpu.card.health.ok},
+          {"reason", gpu.card.health.reason},
+          {"numa_node", gpu.card.numa_node},
+          {"driver_version", gpu.driver_version},
+          {"memory_bytes", amounts(gpu.card.memory.count(), use.memory.count(), free_memory(gpu, use).count())},
+          {"cores", amounts(gpu.card.compute.hundredths(), use.compute.hundredths(), free_cores(gpu, use))},
+          {"holders", std::move(holders)}};
+}
+
+}  // namespace
+
+ClusterView cluster_view(std::vector<GpuObject> cards, std::vector<WaitingPod> waiting) {
+  std::sort(cards.begin(), cards.end(), [](const GpuObject& a, const GpuObject& b) {
+    return std::tie(a.node, a.index, a.name) < std::tie(b.node, b.index, b.name);
+  });
+  std::sort(waiting.begin(), waiting.end(), [](const WaitingPod& a, const WaitingPod& b) {
+    return std::tie(a.space, a.name) < std::tie(b.space, b.name);
+  });
+  return {std::move(cards), std::move(waiting)};
+}
+
+CardUse use_of(const GpuObject& gpu) {
+  std::vector<Slice> slices;
+  for (const auto& holder : gpu.holders) slices.push_back(holder.slice);
+  std::sort(slices.begin(), slices.end(),
+            [](const Slice& a, const Slice& b) { return std::tie(a.owner, a.part) < std::tie(b.owner, b.part); });
+  CardUse use;
+  use.slices = static_cast<std::uint32_t>(slices.size());
+  for (std::size_t begin = 0; begin < slices.size();) {
+    std::size_t end = begin;
+    while (end < slices.size() && slices[end].owner == slices[begin].owner) ++end;
+    const Holding held = holding_of(slices.data() + begin, slices.data() + end);
+    use.memory += held.whole ? gpu.card.memory : held.memory;
+    use.compute += held.compute;
+    use.exclusive = use.exclusive || held.exclusive;
+    ++use.owners;
+    begin = end;
+  }
+  return use;
+}
+
+std::string name_of(const GpuHolder& holder) {
+  if (!holder.pods.empty()) {
+    std::string all;
+    for (const auto& pod : holder.pods) all += (all.empty() ? "" : "+") + pod;
+    return all;
+  }
+  if (!holder.name.empty()) return holder.space.empty() ? holder.name : holder.space + "/" + holder.name;
+  return std::string(to_string(holder.slice.owner.kind)) + " " + holder.slice.owner.uid;
+}
+
+std::string to_json(const ClusterView& view) {
+  json::array nodes;
+  Bytes memory;
+  Bytes granted;
+  Bytes free;
+  std::uint64_t cores = 0;
+  std::uint64_t cores_granted = 0;
+  std::uint64_t cores_free = 0;
+  for (const auto& gpu : view.cards) {
+    if (nodes.empty() || nodes.back().at("name").as_string() != gpu.node)
+      nodes.push_back(json::object{{"name", gpu.node}, {"cards", json::array()}});
+    nodes.back().at("cards").as_array().push_back(value_of(gpu));
+    const CardUse use = use_of(gpu);
+    memory += gpu.card.memory;
+    granted += use.memory;
+    free += free_memory(gpu, use);
+    cores += gpu.card.compute.hundredths();
+    cores_granted += use.compute.hundredths();
+    cores_free += free_cores(gpu, use);
+  }
+  json::array waiting;
+  for (const auto& pod : view.waiting)
+    waiting.push_back(
+        json::object{{"namespace", pod.space}, {"name", pod.name}, {"asks", pod.asks}, {"why", pod.why}});
+  return json::serialize(json::object{
+      {"nodes", std::move(nodes)},
+      {"totals", json::object{{"cards", view.cards.size()},
+                              {"memory_bytes", amounts(memory.count(), granted.count(), free.count())},
+                              {"cores", amounts(cores, cores_granted, cores_free)}}},
+      {"waiting", std::move(waiting)}});
+}
+
+}  // namespace carve::codec

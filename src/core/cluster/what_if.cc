@@ -1,0 +1,67 @@
+#include "core/cluster/what_if.h"
+
+#include <algorithm>
+
+namespace carve {
+namespace {
+
+constexpr std::uint64_t kMiB = 1ULL << 20;
+
+/// The largest value in [1, high) for which the pod fits; nullopt: none. Who fits with more fits with less.
+template <class Fits>
+std::optional<std::uint64_t> largest_below(std::uint64_t high, const Fits& fits) {
+  std::uint64_t good = 0;  // fits, or nothing is known to
+  while (good + 1 < high) {
+    const auto middle = good + (high - good) / 2;
+    (fits(middle) ? good : high) = middle;
+  }
+  return good == 0 ? std::nullopt : std::optional(good);
+}
+
+/// The most that any container asks for.
+template <class Value>
+std::uint64_t most(const std::vector<PartRequest>& parts, const Value& value) {
+  std::uint64_t high = 0;
+  for (const auto& part : parts) high = std::max<std::uint64_t>(high, value(part.request));
+  return high;
+}
+
+}  // namespace
+
+SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
+                          const std::vector<std::string>& names, const PolicyRow& policy) {
+  const auto fits_with = [&](const auto& shrink) {
+    auto smaller = parts;
+    for (auto& part : smaller) shrink(part.request);
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return !fit(cluster, owner, smaller, {name}, policy).nodes.empty();
+    });
+  };
+  SmallerAsk smaller;
+  const bool whole = std::any_of(parts.begin(), parts.end(), [](const PartRequest& p) { return p.request.whole; });
+  const auto memory = most(parts, [](const Request& r) { return r.memory.bytes().count() / kMiB; });
+  if (!whole && memory > 1) {
+    const auto found = largest_below(memory, [&](std::uint64_t cap) {
+      return fits_with([&](Request& r) {
+        if (!r.memory.is_percent()) r.memory = MemoryAsk::of(std::min(r.memory.bytes(), Bytes::mib(cap)));
+      });
+    });
+    if (found) smaller.memory = Bytes::mib(*found);
+  }
+  const auto compute = most(parts, [](const Request& r) { return r.compute.hundredths(); });
+  if (!whole && compute > 1) {
+    const auto found = largest_below(compute, [&](std::uint64_t cap) {
+      return fits_with([&](Request& r) { r.compute = std::min(r.compute, CoreShare(static_cast<std::uint32_t>(cap))); });
+    });
+    if (found) smaller.compute = static_cast<std::uint32_t>(*found);
+  }
+  if (const auto cards = most(parts, [](const Request& r) { return r.count; }); cards > 1) {
+    const auto found = largest_below(cards, [&](std::uint64_t cap) {
+      return fits_with([&](Request& r) { r.count = std::min(r.count, static_cast<std::uint32_t>(cap)); });
+    });
+    if (found) smaller.cards = static_cast<std::uint32_t>(*found);
+  }
+  return smaller;
+}
+
+}  // namespace carve

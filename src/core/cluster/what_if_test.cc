@@ -1,0 +1,57 @@
+#include "core/cluster/what_if.h"
+
+#include <gtest/gtest.h>
+
+namespace carve {
+namespace {
+
+const Owner kPod{OwnerKind::kPod, "pod"};
+
+Card card(const std::string& id, std::uint64_t gib) {
+  Card made;
+  made.id = CardId(id);
+  made.memory = Bytes::gib(gib);
+  return made;
+}
+
+/// Two cards of 16 GiB; of the first 13 GiB and 80, of the second 10 GiB and 95 are held.
+ClusterState busy() {
+  const auto state = std::make_shared<NodeState>();
+  EXPECT_TRUE(state->ledger.put_card(card("GPU-0", 16)));
+  EXPECT_TRUE(state->ledger.put_card(card("GPU-1", 16)));
+  EXPECT_TRUE(state->ledger.add({Slice{{OwnerKind::kPod, "a"}, "c", CardId("GPU-0"), Bytes::gib(13), CoreShare(80)}}));
+  EXPECT_TRUE(state->ledger.add({Slice{{OwnerKind::kPod, "b"}, "c", CardId("GPU-1"), Bytes::gib(10), CoreShare(95)}}));
+  return {{"n", state}};
+}
+
+std::vector<PartRequest> asks(std::uint64_t gib, std::uint32_t compute, std::uint32_t cards = 1) {
+  Request request;
+  request.memory = MemoryAsk::of(Bytes::gib(gib));
+  request.compute = CoreShare(compute);
+  request.count = cards;
+  return {{"c", Phase::kRun, request}};
+}
+
+TEST(WhatIf, EachAmountByItself) {
+  // 6 GiB fit on the second card, where only 5 are free of 100; 20 on the first, with 3 GiB.
+  const auto smaller = what_would_fit(busy(), kPod, asks(6, 20), {"n"}, kPolicies[0]);
+  EXPECT_EQ(smaller.memory, Bytes::gib(3));
+  EXPECT_EQ(smaller.compute, 5U);
+  EXPECT_EQ(smaller.cards, std::nullopt);
+}
+
+TEST(WhatIf, FewerCards) {
+  const auto smaller = what_would_fit(busy(), kPod, asks(3, 20, 2), {"n"}, kPolicies[0]);
+  EXPECT_EQ(smaller.cards, 1U);
+  EXPECT_EQ(smaller.memory, std::nullopt);  // the second card has no 20 left, however little memory
+  EXPECT_EQ(smaller.compute, 5U);
+}
+
+TEST(WhatIf, WhatAloneDoesNotHelpIsNotProposed) {
+  const auto smaller = what_would_fit(busy(), kPod, asks(12, 90), {"n"}, kPolicies[0]);
+  EXPECT_EQ(smaller, SmallerAsk{});
+  EXPECT_EQ(what_would_fit(busy(), kPod, {{"c", Phase::kRun, whole_cards(1)}}, {"n"}, kPolicies[0]), SmallerAsk{});
+}
+
+}  // namespace
+}  // namespace carve
