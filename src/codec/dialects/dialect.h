@@ -9,9 +9,13 @@
 
 #include "base/result.h"
 #include "codec/dialects/pod_ask.h"
+#include "core/model/record.h"
 #include "core/model/request.h"
 
 namespace carve::codec {
+
+using Texts = std::map<std::string, std::string>;
+struct Shown;  // projection.h
 
 /// What an installation decides about the spellings.
 struct DialectSettings {
@@ -33,20 +37,28 @@ class Words {
   std::map<std::string_view, std::string> values_;
 };
 
-/// A dialect is one row: its name, the resource names that it owns, and what they mean together. A
-/// new one is a function and a row (dialects.cc), nothing else: below the request all are the same.
+/// A dialect is one row: its name, the resource names that it owns, what they mean together, and
+/// what its readers find on a placed pod. A new one is a file and a row (dialects.cc), nothing
+/// else: below the request all are the same.
 struct Dialect {
   std::string_view name;
   std::span<const std::string_view> resources;
+  std::span<const std::string_view>
+      shown;  // annotations of a pod that only Carve writes, and nobody of Carve reads
   /// Only called when at least one of its names is there.
   ///   errors  kInvalidArgument: everything that is wrong, with field, value, unit and what is
   ///   legal
   Result<Request> (*read)(const Words& words, const PodAsk& pod, const DialectSettings& settings);
+  /// See projection.h; nullptr: nothing.
+  Texts (*show)(const Shown& shown) = nullptr;
+  Texts (*environment)(const Shown& shown, const RecordPart& part) = nullptr;
 };
 
 Result<Request> read_native(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 Result<Request> read_gpushare(const Words& words, const PodAsk& pod,
                               const DialectSettings& settings);
+Texts show_gpushare(const Shown& shown);
+Texts environment_of_gpushare(const Shown& shown, const RecordPart& part);
 Result<Request> read_nvidia(const Words& words, const PodAsk& pod, const DialectSettings& settings);
 
 /// All dialects there are.

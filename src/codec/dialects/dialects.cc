@@ -15,10 +15,16 @@ constexpr std::array<std::string_view, 3> kNative = {"elasticgpu.io/gpu-memory",
 constexpr std::array<std::string_view, 1> kGpushare = {"aliyun.com/gpu-mem"};
 constexpr std::array<std::string_view, 1> kNvidia = {"nvidia.com/gpu"};
 
+// What an extender of gpushare writes when it binds, and what the inspect tools of the field read.
+constexpr std::array<std::string_view, 6> kGpushareShown = {
+    "ALIYUN_COM_GPU_MEM_IDX",         "ALIYUN_COM_GPU_MEM_DEV",
+    "ALIYUN_COM_GPU_MEM_POD",         "ALIYUN_COM_GPU_MEM_ASSIGNED",
+    "ALIYUN_COM_GPU_MEM_ASSUME_TIME", "scheduler.framework.gpushare.allocation"};
+
 constexpr std::array<Dialect, 3> kDialects = {{
-    {"native", kNative, read_native},
-    {"gpushare", kGpushare, read_gpushare},
-    {"nvidia", kNvidia, read_nvidia},
+    {"native", kNative, {}, read_native, nullptr, nullptr},
+    {"gpushare", kGpushare, kGpushareShown, read_gpushare, show_gpushare, environment_of_gpushare},
+    {"nvidia", kNvidia, {}, read_nvidia, nullptr, nullptr},
 }};
 
 constexpr std::string_view kShareAnnotation = "elasticgpu.io/share-class";

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
-#include "codec/dialects/dialect.h"
+#include <algorithm>
+#include <vector>
+
+#include "codec/dialects/projection.h"
 #include "codec/quantity.h"
 
 // aliyun.com/gpu-mem in the installation's unit, memory alone: compute is what the neighbours
@@ -12,7 +15,108 @@ constexpr std::string_view kMemory = "aliyun.com/gpu-mem";
 constexpr std::string_view kCount = "aliyun.com/gpu-count";
 constexpr Bytes kMostOfACard = Bytes::gib(4096);
 
+/// What the pod's gpushare parts come to on its cards, in the order of the record, in the dialect's
+/// unit.
+struct Totals {
+  std::vector<const CountedCard*> cards;
+  std::uint64_t pod = 0;
+};
+
+/// On each card the larger of any init container and the sum of the others, as the ledger counts
+/// it.
+Totals totals_of(const Shown& shown) {
+  Totals totals;
+  const Bytes unit = shown.settings.gpushare_unit;
+  for (const CountedCard& card : shown.cards) {
+    Bytes sum;
+    Bytes init;
+    bool here = false;
+    for (const RecordPart& part : shown.record.parts) {
+      if (part.dialect != "gpushare") continue;
+      for (const RecordCard& held : part.cards) {
+        if (held.card != card.id) continue;
+        here = true;
+        if (part.phase == Phase::kInit) {
+          init = std::max(init, held.memory);
+        } else {
+          sum = sum + held.memory;
+        }
+      }
+    }
+    if (!here) continue;
+    totals.cards.push_back(&card);
+    totals.pod += std::max(init, sum).count() / unit.count();
+  }
+  return totals;
+}
+
+/// {"<container>":{"<card>":<amount>}}: by the indexes of both, as the newer tools of the field
+/// read it.
+std::string allocation_of(const Shown& shown) {
+  std::string out;
+  for (std::size_t i = 0; i < shown.containers.size(); ++i) {
+    for (const RecordPart& part : shown.record.parts) {
+      if (part.part != shown.containers[i] || part.dialect != "gpushare") continue;
+      std::string cards;
+      for (const RecordCard& held : part.cards) {
+        for (const CountedCard& card : shown.cards) {
+          if (card.id != held.card || card.index < 0) continue;
+          cards += fmt::format("{}\"{}\":{}", cards.empty() ? "" : ",", card.index,
+                               held.memory.count() / shown.settings.gpushare_unit.count());
+        }
+      }
+      if (!cards.empty()) out += fmt::format("{}\"{}\":{{{}}}", out.empty() ? "" : ",", i, cards);
+    }
+  }
+  return out.empty() ? out : "{" + out + "}";
+}
+
+/// Index, size and share of the one card, or what can be said of several.
+void put_common(const Shown& shown, const Totals& totals, Texts* texts) {
+  const CountedCard& first = *totals.cards.front();
+  // Readers take it for one number: for several cards there is none.
+  if (totals.cards.size() == 1 && first.index >= 0)
+    (*texts)["ALIYUN_COM_GPU_MEM_IDX"] = std::to_string(first.index);
+  (*texts)["ALIYUN_COM_GPU_MEM_DEV"] =
+      std::to_string(first.memory.count() / shown.settings.gpushare_unit.count());
+  (*texts)["ALIYUN_COM_GPU_MEM_POD"] = std::to_string(totals.pod);
+}
+
 }  // namespace
+
+/// ASSIGNED is true from the start: with the Binding the decision is made, and no plugin has to
+/// find the pod by its size.
+Texts show_gpushare(const Shown& shown) {
+  Texts texts;
+  const Totals totals = totals_of(shown);
+  if (totals.cards.empty()) return texts;
+  put_common(shown, totals, &texts);
+  texts["ALIYUN_COM_GPU_MEM_ASSIGNED"] = "true";
+  texts["ALIYUN_COM_GPU_MEM_ASSUME_TIME"] = std::to_string(shown.now);
+  if (auto allocation = allocation_of(shown); !allocation.empty()) {
+    texts["scheduler.framework.gpushare.allocation"] = std::move(allocation);
+  }
+  return texts;
+}
+
+/// Plain whole numbers in one unit: programs compute CONTAINER / DEV. The card itself stands in
+/// ALIYUN_COM_GPU_VISIBLE_DEVICES by its UUID, since NVIDIA_VISIBLE_DEVICES would be obeyed by
+/// another runtime.
+Texts environment_of_gpushare(const Shown& shown, const RecordPart& part) {
+  Texts texts;
+  const Totals totals = totals_of(shown);
+  if (totals.cards.empty()) return texts;
+  put_common(shown, totals, &texts);
+  std::uint64_t own = 0;
+  std::string visible;
+  for (const RecordCard& held : part.cards) {
+    own += held.memory.count() / shown.settings.gpushare_unit.count();
+    visible += (visible.empty() ? "" : ",") + held.card.str();
+  }
+  texts["ALIYUN_COM_GPU_MEM_CONTAINER"] = std::to_string(own);
+  texts["ALIYUN_COM_GPU_VISIBLE_DEVICES"] = visible;
+  return texts;
+}
 
 Result<Request> read_gpushare(const Words& words, const PodAsk& pod,
                               const DialectSettings& settings) {

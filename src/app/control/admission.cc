@@ -1,0 +1,297 @@
+#include "app/control/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "codec/admission/answer.h"
+#include "codec/admission/review.h"
+#include "codec/kubelet/node_pod.h"
+
+namespace carve::control {
+namespace {
+
+using codec::json_text;
+using codec::pointer_word;
+using codec::Review;
+using codec::ReviewedContainer;
+
+constexpr std::string_view kSlots = "elasticgpu.io/slot";
+constexpr std::string_view kOurs = "elasticgpu.io/";
+constexpr std::string_view kUnderstood = "elasticgpu.io/understood";
+constexpr std::string_view kDefaultScheduler = "default-scheduler";
+constexpr std::string_view kNodes = "system:node:";
+constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
+
+/// One review on its way to its answer.
+struct Work {
+  const Review& review;
+  const codec::DialectSettings& dialects;
+  const AdmissionSettings& settings;
+  bool validating = false;
+  std::vector<Error> errors;
+  std::vector<std::string> warnings;
+  std::vector<codec::PatchStep> patch;
+  std::vector<std::string>
+      missing;  // what should stand there already, when the validating webhook is asked
+
+  void add(std::string path, std::string value) {
+    patch.push_back({"add", std::move(path), std::move(value)});
+  }
+  void refuse(std::string what) { errors.push_back({Code::kInvalidArgument, std::move(what)}); }
+};
+
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+
+/// A static pod's image in the API: the kubelet runs the file, whatever is answered.
+bool is_mirror(const Review& review) {
+  return starts_with(review.user, kNodes) &&
+         review.pod.annotations.count(std::string(kMirror)) != 0;
+}
+
+/// Of the container, as a pod asks for it; nullptr: it asks for nothing of ours.
+const PartRequest* part_of(const std::vector<PartRequest>& parts, const std::string& name) {
+  const auto found = std::find_if(parts.begin(), parts.end(),
+                                  [&](const PartRequest& part) { return part.part == name; });
+  return found == parts.end() ? nullptr : &*found;
+}
+
+std::string amount_in(const std::map<std::string, std::string>& amounts) {
+  const auto found = amounts.find(std::string(kSlots));
+  return found == amounts.end() ? std::string() : found->second;
+}
+
+/// What only Carve writes on a pod: the record, and what dialects show of it.
+bool is_carves(std::string_view key) {
+  if (key == codec::kRecordAnnotation) return true;
+  for (const auto& dialect : codec::dialects()) {
+    if (std::find(dialect.shown.begin(), dialect.shown.end(), key) != dialect.shown.end())
+      return true;
+  }
+  return false;
+}
+
+/// A record that a tenant brings along is not one: nobody decided it.
+void strip(Work& work) {
+  for (const auto& [key, value] : work.review.pod.annotations) {
+    if (!is_carves(key)) continue;
+    work.patch.push_back({"remove", "/metadata/annotations/" + pointer_word(key), ""});
+    work.missing.push_back("annotation " + key + " may be written by carve-control only");
+    work.warnings.push_back("annotation " + key +
+                            " was taken out: Carve writes it when it places the pod");
+  }
+}
+
+/// Names below elasticgpu.io/ that mean nothing: a typing error would wait for ever.
+void check_names(Work& work, const codec::ContainerAsk& container) {
+  for (const auto* amounts : {&container.limits, &container.requests}) {
+    for (const auto& [name, value] : *amounts) {
+      if (!starts_with(name, kOurs) || name == kSlots) continue;
+      const auto& native = codec::dialects().front().resources;
+      if (std::find(native.begin(), native.end(), name) != native.end()) continue;
+      if (amounts == &container.requests && container.limits.count(name) != 0)
+        continue;  // said already
+      work.refuse(fmt::format("container {}: {}: no such resource; legal are {}", container.name,
+                              name.substr(0, 64), fmt::join(native, ", ")));
+    }
+  }
+}
+
+/// One slot per card that the container touches, as limits and requests.
+void put_slots(Work& work, const ReviewedContainer& container, const codec::ContainerAsk& ask,
+               const PartRequest& part) {
+  const std::string wanted = std::to_string(part.request.count);
+  const std::string base = container.path + "/resources";
+  if (!container.has_resources) work.add(base, "{}");
+  const auto put = [&](const char* map, bool there, const std::string& written) {
+    if (written == wanted) return;
+    if (!there) work.add(base + "/" + map, "{}");
+    work.add(base + "/" + map + "/" + pointer_word(kSlots), json_text(wanted));
+    work.missing.push_back(fmt::format("container {}: {} of {} are \"{}\" where {} {} needed",
+                                       container.name, map, kSlots, written, wanted,
+                                       part.request.count == 1 ? "is" : "are"));
+  };
+  put("limits", container.has_limits, amount_in(ask.limits));
+  put("requests", container.has_requests, amount_in(ask.requests));
+}
+
+void check_slots(Work& work, const codec::ContainerAsk& ask) {
+  if (amount_in(ask.limits).empty() && amount_in(ask.requests).empty()) return;
+  work.refuse(
+      fmt::format("container {}: {} without a request for cards; nobody asks for slots, Carve adds "
+                  "one per card "
+                  "(ask with {})",
+                  ask.name, kSlots, fmt::join(codec::dialects().front().resources, ", ")));
+}
+
+/// Empty, void and none give no card anywhere.
+bool is_harmless(const ReviewedContainer::Visible& visible) {
+  return !visible.from &&
+         (visible.value.empty() || visible.value == "void" || visible.value == "none");
+}
+
+/// NVIDIA_VISIBLE_DEVICES in a container's own environment gives nothing that was not asked for.
+/// What an image sets cannot be seen here; what whole ConfigMaps set is overruled where the pod is
+/// reviewed at all.
+void close_environment(Work& work, const ReviewedContainer& container) {
+  if (work.settings.visible == VisibleDevices::kLeave || container.asks_others) return;
+  const std::string entry =
+      fmt::format(R"({{"name":"{}","value":"void"}})", codec::kVisibleDevices);
+  for (const auto& visible : container.visible) {
+    if (is_harmless(visible)) continue;
+    const std::string value =
+        visible.from ? "(from elsewhere)" : "\"" + visible.value.substr(0, 64) + "\"";
+    const std::string what = fmt::format("container {}: {} = {} without a request for a card",
+                                         container.name, codec::kVisibleDevices, value);
+    if (work.settings.visible == VisibleDevices::kRefuse) {
+      work.refuse(what + "; legal are void and none, or ask (" +
+                  std::string(codec::dialects().front().resources.front()) + ", …)");
+      continue;
+    }
+    work.patch.push_back(
+        {"replace", fmt::format("{}/env/{}", container.path, visible.index), entry});
+    work.missing.push_back(what);
+    work.warnings.push_back(what + ": it was set to void");
+  }
+  if (!container.visible.empty() || !container.env_from) return;
+  if (!container.has_env) work.add(container.path + "/env", "[]");
+  work.add(container.path + "/env/-", entry);
+}
+
+void annotate(Work& work, std::string_view key, const std::string& value) {
+  const auto there = work.review.pod.annotations.find(std::string(key));
+  if (there != work.review.pod.annotations.end() && there->second == value) return;
+  if (!work.review.has_annotations) work.add("/metadata/annotations", "{}");
+  work.add("/metadata/annotations/" + pointer_word(key), json_text(value));
+}
+
+/// A pod that asks: where it goes, and what was understood.
+void complete(Work& work, const std::vector<PartRequest>& parts) {
+  const Review& review = work.review;
+  if (review.node.empty()) {
+    const bool stock = review.scheduler.empty() || review.scheduler == kDefaultScheduler;
+    if (stock && !work.settings.scheduler.empty() && work.settings.scheduler != review.scheduler) {
+      work.add("/spec/schedulerName", json_text(work.settings.scheduler));
+    }
+  } else if (!work.validating) {
+    work.warnings.push_back(
+        "spec.nodeName " + review.node +
+        ": no scheduler is asked; the pod's containers start when Carve finds room on that node");
+  }
+  std::string understood;
+  for (const auto& part : parts) {
+    understood +=
+        fmt::format("{}{}: {}", understood.empty() ? "" : "; ", part.part, to_human(part.request));
+  }
+  annotate(work, kUnderstood, understood);
+}
+
+void review_pod(Work& work) {
+  const Review& review = work.review;
+  strip(work);
+  if (is_mirror(review)) return;
+  for (const auto& key : review.odd) {
+    work.refuse(fmt::format("label or annotation {}: its value is no text; write it in quotes",
+                            key.substr(0, 128)));
+  }
+  const auto parts = codec::requests_of(review.pod, work.dialects);
+  if (!parts) work.errors.push_back(parts.error());
+  for (const auto& ask : review.pod.containers) check_names(work, ask);
+  for (std::size_t i = 0; i < review.containers.size(); ++i) {
+    const auto& container = review.containers[i];
+    const auto* part = parts ? part_of(*parts, container.name) : nullptr;
+    if (part != nullptr && i < review.pod.containers.size()) {
+      put_slots(work, container, review.pod.containers[i], *part);
+    } else if (parts) {
+      if (i < review.pod.containers.size()) check_slots(work, review.pod.containers[i]);
+      close_environment(work, container);
+    }
+  }
+  if (parts && !parts->empty()) complete(work, *parts);
+}
+
+/// Containers that were added to a running pod have no request, and so no card.
+void review_ephemeral(Work& work) {
+  for (const auto& container : work.review.containers) {
+    if (container.ephemeral) close_environment(work, container);
+  }
+}
+
+/// Nothing that is asked for changes after the pod was made. Classes are preferences: they may, and
+/// count until the pod is placed.
+void review_change(Work& work) {
+  if (!work.review.before) return;
+  auto before = *work.review.before;
+  before.annotations = work.review.pod.annotations;
+  const auto old_parts = codec::requests_of(before, work.dialects);
+  const auto parts = codec::requests_of(work.review.pod, work.dialects);
+  if (!old_parts && !parts) return;  // nonsense that was let in once may go on its way, and out
+  if (!parts) return work.errors.push_back(parts.error());
+  if (old_parts && *old_parts == *parts) return;
+  const auto words = [](const Result<std::vector<PartRequest>>& all, const std::string& name) {
+    const auto* part = all ? part_of(*all, name) : nullptr;
+    return part == nullptr ? std::string("nothing") : to_human(part->request);
+  };
+  for (const auto& container : work.review.pod.containers) {
+    const auto was = words(old_parts, container.name);
+    const auto is = words(parts, container.name);
+    if (was == is) continue;
+    work.refuse(
+        fmt::format("container {}: what is asked for may not change: {}, was {}; make a new pod",
+                    container.name, is, was));
+  }
+}
+
+}  // namespace
+
+codec::ReviewAnswer Admission::answer(const Review& review, bool validating) const {
+  Work work{review, dialects_, settings_, validating, {}, {}, {}, {}};
+  const bool pod = review.resource == "pods";
+  if (pod && !review.unreadable.what.empty()) {
+    work.errors.push_back(review.unreadable);
+  } else if (pod && review.subresource.empty() && review.operation == "CREATE") {
+    review_pod(work);
+  } else if (pod && review.subresource == "ephemeralcontainers") {
+    review_ephemeral(work);
+  } else if (pod && review.operation == "UPDATE" &&
+             (review.subresource.empty() || review.subresource == "resize")) {
+    review_change(work);
+  }
+  codec::ReviewAnswer answer;
+  answer.uid = review.uid;
+  if (validating && work.errors.empty()) {
+    for (const auto& what : work.missing) work.refuse(what);
+    if (!work.errors.empty()) {
+      work.refuse(
+          "the mutating webhook carve-admission puts this right: it was not asked, or another "
+          "webhook changed the "
+          "pod after it");
+    }
+  }
+  if (const auto refused = joined(work.errors); !refused) {
+    answer.refusal = "carve: " + refused.error().what;
+    return answer;
+  }
+  if (validating) return answer;
+  answer.warnings = std::move(work.warnings);
+  answer.patch = std::move(work.patch);
+  return answer;
+}
+
+std::string Admission::mutate(std::string_view call) const {
+  const auto review = codec::parse_review(call);
+  if (!review) return codec::to_json({"", "carve: " + review.error().what, {}, {}});
+  return codec::to_json(answer(*review, false));
+}
+
+std::string Admission::validate(std::string_view call) const {
+  const auto review = codec::parse_review(call);
+  if (!review) return codec::to_json({"", "carve: " + review.error().what, {}, {}});
+  return codec::to_json(answer(*review, true));
+}
+
+}  // namespace carve::control

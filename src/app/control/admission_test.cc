@@ -1,0 +1,414 @@
+#include "app/control/admission.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <boost/json.hpp>
+
+#include "app/control/testing/json_patch.h"
+#include "codec/kubeconfig/kubeconfig.h"
+
+namespace carve::control {
+namespace {
+
+namespace json = boost::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+/// What came back, as the API server reads it.
+struct Answer {
+  bool allowed = false;
+  std::string refusal;
+  std::string patch = "[]";
+  std::vector<std::string> warnings;
+};
+
+Answer read(const std::string& text) {
+  Answer answer;
+  const auto value = json::parse(text);
+  const auto& response = value.at("response").as_object();
+  answer.allowed = response.at("allowed").as_bool();
+  if (!answer.allowed)
+    answer.refusal = std::string(response.at("status").at("message").as_string());
+  if (const auto* patch = response.if_contains("patch"))
+    answer.patch = *codec::decode_base64(std::string(patch->as_string()));
+  if (const auto* warnings = response.if_contains("warnings")) {
+    for (const auto& one : warnings->as_array()) answer.warnings.emplace_back(one.as_string());
+  }
+  return answer;
+}
+
+std::string call(const json::value& object, const std::string& operation = "CREATE",
+                 const std::string& sub = "", const json::value& old = nullptr,
+                 const std::string& user = "ann") {
+  return json::serialize(json::object{
+      {"apiVersion", "admission.k8s.io/v1"},
+      {"kind", "AdmissionReview"},
+      {"request",
+       json::object{
+           {"uid", "r"},
+           {"operation", operation},
+           {"subResource", sub},
+           {"resource", json::object{{"group", ""}, {"version", "v1"}, {"resource", "pods"}}},
+           {"userInfo", json::object{{"username", user}}},
+           {"object", object},
+           {"oldObject", old}}}});
+}
+
+/// A pod of one container c with these members besides its name, and `meta` in its metadata.
+json::value pod(const std::string& container, const std::string& meta = "",
+                const std::string& spec = "") {
+  return json::parse(R"({"metadata":{"name":"p")" + meta +
+                     R"(},"spec":{"containers":[{"name":"c")" + container + "}]" + spec + "}}");
+}
+
+std::string limits(const std::string& all) { return R"(,"resources":{"limits":{)" + all + "}}"; }
+std::string env(const std::string& all) { return R"(,"env":[)" + all + "]"; }
+
+class AdmissionTest : public ::testing::Test {
+ protected:
+  Answer mutate(const json::value& object) const { return read(admission_.mutate(call(object))); }
+  /// The object after the mutating webhook; a failure of the test when it was refused.
+  json::value mutated(json::value object) const {
+    const auto answer = mutate(object);
+    EXPECT_TRUE(answer.allowed) << answer.refusal;
+    EXPECT_TRUE(testing::apply_patch(object, answer.patch)) << answer.patch;
+    return object;
+  }
+  Admission admission_{{}, {"carve-scheduler", VisibleDevices::kVoid}};
+};
+
+TEST_F(AdmissionTest, APodThatAsksGetsItsSlotsItsSchedulerAndWhatWasUnderstood) {
+  const auto done =
+      mutated(pod(limits(R"("elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30")"), "",
+                  R"(,"schedulerName":"default-scheduler")"));
+  EXPECT_EQ(
+      json::serialize(done),
+      R"({"metadata":{"name":"p","annotations":{"elasticgpu.io/understood":"c: 4 GiB, compute 30, burst"}},)"
+      R"("spec":{"containers":[{"name":"c","resources":{"limits":{"elasticgpu.io/gpu-memory":"4096",)"
+      R"("elasticgpu.io/gpu-core":"30","elasticgpu.io/slot":"1"},"requests":{"elasticgpu.io/slot":"1"}}}],)"
+      R"("schedulerName":"carve-scheduler"}})");
+}
+
+TEST_F(AdmissionTest, OneSlotPerCardThatEachContainerTouches) {
+  const auto done =
+      mutated(json::parse(R"({"metadata":{"labels":{"aliyun.com/gpu-count":"2"}},"spec":{
+    "initContainers":[{"name":"i","resources":{"limits":{"nvidia.com/gpu":"3"}}},
+                      {"name":"s","restartPolicy":"Always","resources":{"limits":{"elasticgpu.io/gpu-core":"10"}}}],
+    "containers":[{"name":"c","resources":{"limits":{"aliyun.com/gpu-mem":"8"},"requests":{"aliyun.com/gpu-mem":"8"}}},
+                  {"name":"plain"}]}})"));
+  const auto slots = [&](const char* list, std::size_t index) {
+    return std::string(done.at("spec")
+                           .at(list)
+                           .as_array()[index]
+                           .at("resources")
+                           .at("limits")
+                           .at("elasticgpu.io/slot")
+                           .as_string());
+  };
+  EXPECT_EQ(slots("initContainers", 0), "3");
+  EXPECT_EQ(slots("initContainers", 1), "1");
+  EXPECT_EQ(slots("containers", 0), "2");
+  EXPECT_EQ(json::serialize(done.at("spec").at("containers").as_array()[1]), R"({"name":"plain"})");
+  EXPECT_EQ(done.at("metadata").at("annotations").at("elasticgpu.io/understood").as_string(),
+            "i: 3 whole cards; s: 10% of the memory, compute 10, burst; c: 2 cards × (4 GiB, "
+            "besteffort)");
+}
+
+TEST_F(AdmissionTest, SlotsThatSomebodyWroteAreSetRight) {
+  const auto done = mutated(pod(limits(R"("nvidia.com/gpu":"2","elasticgpu.io/slot":"60")")));
+  EXPECT_EQ(done.at_pointer("/spec/containers/0/resources/limits/elasticgpu.io~1slot").as_string(),
+            "2");
+}
+
+TEST_F(AdmissionTest, OnlyPodsOfTheDefaultSchedulerAreTakenOver) {
+  const auto asks = limits(R"("nvidia.com/gpu":"1")");
+  EXPECT_EQ(mutated(pod(asks, "", R"(,"schedulerName":"volcano")"))
+                .at("spec")
+                .at("schedulerName")
+                .as_string(),
+            "volcano");
+  EXPECT_EQ(mutated(pod(asks)).at("spec").at("schedulerName").as_string(), "carve-scheduler");
+  EXPECT_FALSE(mutated(pod(asks, "", R"(,"nodeName":"n1")"))
+                   .at("spec")
+                   .as_object()
+                   .contains("schedulerName"));
+  EXPECT_THAT(mutate(pod(asks, "", R"(,"nodeName":"n1")")).warnings,
+              ElementsAre(HasSubstr("no scheduler is asked")));
+  const Admission shared{{}, {"", VisibleDevices::kVoid}};
+  EXPECT_THAT(read(shared.mutate(call(pod(asks)))).patch, Not(HasSubstr("schedulerName")));
+}
+
+TEST_F(AdmissionTest, WhatDoesNotConcernUsIsNotTouched) {
+  EXPECT_EQ(mutate(pod(limits(R"("cpu":"1")"))).patch, "[]");
+  EXPECT_EQ(mutate(pod(env(R"({"name":"A","value":"b"})"))).patch, "[]");
+  const Admission dra{{Bytes::gib(1), false}, {}};
+  EXPECT_EQ(read(dra.mutate(call(pod(limits(R"("nvidia.com/gpu":"1")") +
+                                     env(R"({"name":"NVIDIA_VISIBLE_DEVICES","value":"all"})")))))
+                .patch,
+            "[]")
+      << "another's card on this installation, and his variable";
+  for (const char* operation : {"DELETE", "CONNECT"}) {
+    const auto answer = read(admission_.mutate(call(nullptr, operation)));
+    EXPECT_TRUE(answer.allowed) << answer.refusal;
+  }
+}
+
+TEST_F(AdmissionTest, AForgedRecordAndForgedProjectionsAreTakenOut) {
+  const auto brought =
+      pod("", R"(,"annotations":{"mine":"1","carve.elasticgpu.io/record":"{}",)"
+              R"("ALIYUN_COM_GPU_MEM_IDX":"0","ALIYUN_COM_GPU_MEM_ASSUME_TIME":"1",)"
+              R"("scheduler.framework.gpushare.allocation":"{}"})");
+  EXPECT_EQ(json::serialize(mutated(brought).at("metadata").at("annotations")), R"({"mine":"1"})");
+  EXPECT_THAT(mutate(brought).warnings, Not(IsEmpty()));
+  const auto left = read(admission_.validate(call(brought)));
+  EXPECT_FALSE(left.allowed);
+  EXPECT_THAT(left.refusal,
+              HasSubstr("carve.elasticgpu.io/record may be written by carve-control only"));
+}
+
+// CO-2, UN-2, UN-3 and R0-2 for the native, gpushare and nvidia.com/gpu spellings: the whole texts.
+TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
+  struct Row {
+    json::value object;
+    std::string text;
+  };
+  const std::vector<Row> rows = {
+      {pod(R"(,"resources":{"requests":{"aliyun.com/gpu-mem":"3"}})"),
+       "carve: container c: aliyun.com/gpu-mem: \"3\" stands in requests only; write it in limits "
+       "(requests may repeat "
+       "it)"},
+      {pod(R"(,"resources":{"requests":{"nvidia.com/gpu":"1"},"limits":{"nvidia.com/gpu":"2"}})"),
+       "carve: container c: nvidia.com/gpu: requests say \"1\", limits \"2\"; they have to be "
+       "equal"},
+      {pod(limits(R"("aliyun.com/gpu-mem":"5500m")")),  // 5.5, as the API server hands it on
+       "carve: container c: aliyun.com/gpu-mem: \"5500m\" is not a whole number; legal are 1 to "
+       "4096 GiB"},
+      {pod(limits(R"("aliyun.com/gpu-mem":"10G")")),
+       "carve: container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal "
+       "are 1 to 4096 GiB"},
+      {pod(limits(R"("elasticgpu.io/gpu-memory":"4Gi")")),
+       "carve: container c: elasticgpu.io/gpu-memory: \"4Gi\" is 4294967296 MiB, out of range; "
+       "legal are 1 to 4194304 "
+       "MiB"},
+      {pod(limits(R"("aliyun.com/gpu-mem":"9")"), R"(,"labels":{"aliyun.com/gpu-count":"2"})"),
+       "carve: container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal are "
+       "multiples of 2"},
+      {pod(limits(R"("aliyun.com/gpu-mem":"9")"), R"(,"labels":{"aliyun.com/gpu-count":"two"})"),
+       "carve: container c: aliyun.com/gpu-count: \"two\" is not a whole number; legal are 1 to 16 "
+       "cards"},
+      {pod(limits(R"("elasticgpu.io/gpu-core":"150")")),
+       "carve: container c: elasticgpu.io/gpu-memory, gpu-core, gpu: cores: \"150\" is neither a "
+       "share of one card nor a "
+       "number of whole cards; legal are 1 to 100 hundredths of each card, or 200, 300, … 1600 for "
+       "that many hundredths "
+       "in whole cards"},
+      {pod(limits(R"("elasticgpu.io/gpu-mem":"4")")),
+       "carve: container c: elasticgpu.io/gpu-mem: no such resource; legal are "
+       "elasticgpu.io/gpu-memory, "
+       "elasticgpu.io/gpu-core, elasticgpu.io/gpu"},
+      {pod(limits(R"("elasticgpu.io/slot":"1")")),
+       "carve: container c: elasticgpu.io/slot without a request for cards; nobody asks for slots, "
+       "Carve adds one per "
+       "card (ask with elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core, elasticgpu.io/gpu)"},
+      {pod(limits(R"("nvidia.com/gpu":"1")"), R"(,"annotations":{"elasticgpu.io/share-class":3})"),
+       "carve: label or annotation elasticgpu.io/share-class: its value is no text; write it in "
+       "quotes; container c: "
+       "elasticgpu.io/share-class: \"3\" is no class; legal are fixed, burst or besteffort"},
+      {pod(limits(R"("nvidia.com/gpu":"1","aliyun.com/gpu-mem":"3")")),
+       "carve: container c: nvidia.com/gpu beside aliyun.com/gpu-mem: one container asks in one "
+       "spelling"},
+  };
+  for (const auto& row : rows) {
+    const auto answer = mutate(row.object);
+    EXPECT_FALSE(answer.allowed);
+    EXPECT_EQ(answer.refusal, row.text);
+    EXPECT_EQ(read(admission_.validate(call(row.object))).refusal, row.text);
+  }
+}
+
+TEST_F(AdmissionTest, EverythingThatIsWrongIsSaidAtOnce) {
+  const auto answer = mutate(json::parse(R"({"spec":{"containers":[
+    {"name":"a","resources":{"limits":{"aliyun.com/gpu-mem":"10G"}}},
+    {"name":"b","resources":{"limits":{"nvidia.com/gpu":"17"}}},
+    {"name":"d","resources":{"limits":{"elasticgpu.io/gpus":"1"}}}]}})"));
+  EXPECT_THAT(answer.refusal, HasSubstr("container a: "));
+  EXPECT_THAT(answer.refusal, HasSubstr("container b: "));
+  EXPECT_THAT(answer.refusal, HasSubstr("container d: "));
+}
+
+TEST_F(AdmissionTest, VisibleDevicesWithoutARequestIsVoidOrRefused) {
+  const std::string all = R"({"name":"NVIDIA_VISIBLE_DEVICES","value":"all"})";
+  const std::string from =
+      R"({"name":"NVIDIA_VISIBLE_DEVICES","valueFrom":{"configMapKeyRef":{"name":"m","key":"k"}}})";
+  const std::string void_entry = R"({"name":"NVIDIA_VISIBLE_DEVICES","value":"void"})";
+  for (const std::string& entry : {all, from}) {
+    const auto one = pod(env(R"({"name":"A","value":"1"},)" + entry));
+    EXPECT_EQ(json::serialize(mutated(one).at_pointer("/spec/containers/0/env")),
+              R"([{"name":"A","value":"1"},)" + void_entry + "]");
+    EXPECT_FALSE(read(admission_.validate(call(one))).allowed);
+    const Admission strict{{}, {"", VisibleDevices::kRefuse}};
+    EXPECT_THAT(read(strict.mutate(call(one))).refusal,
+                HasSubstr("without a request for a card; legal are void and none, or ask"));
+    const Admission lax{{}, {"", VisibleDevices::kLeave}};
+    EXPECT_EQ(read(lax.mutate(call(one))).patch, "[]");
+  }
+  for (const char* harmless : {"void", "none", ""}) {
+    const auto entry =
+        std::string(R"({"name":"NVIDIA_VISIBLE_DEVICES","value":")") + harmless + "\"}";
+    EXPECT_EQ(mutate(pod(env(entry))).patch, "[]");
+  }
+}
+
+TEST_F(AdmissionTest, EveryListOfContainersIsLookedAt) {
+  const auto done = mutated(json::parse(R"({"metadata":{"name":"p"},"spec":{
+    "initContainers":[{"name":"i","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"0"}]}],
+    "containers":[{"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}},
+                   "env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]},
+                  {"name":"d","envFrom":[{"configMapRef":{"name":"m"}}]}]}})"));
+  EXPECT_EQ(done.at_pointer("/spec/initContainers/0/env/0/value").as_string(), "void");
+  EXPECT_EQ(done.at_pointer("/spec/containers/0/env/0/value").as_string(), "all")
+      << "of a container that asks it is the node that sets it";
+  EXPECT_EQ(done.at_pointer("/spec/containers/1/env/0/value").as_string(), "void")
+      << "a variable of its own overrules a ConfigMap's";
+}
+
+TEST_F(AdmissionTest, AContainerThatIsAddedLaterSeesNoCard) {
+  auto object = json::parse(
+      R"({"spec":{"containers":[{"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}}}],
+    "ephemeralContainers":[{"name":"e","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]}]}})");
+  const auto answer =
+      read(admission_.mutate(call(object, "UPDATE", "ephemeralcontainers", object)));
+  ASSERT_TRUE(testing::apply_patch(object, answer.patch));
+  EXPECT_EQ(object.at_pointer("/spec/ephemeralContainers/0/env/0/value").as_string(), "void");
+  EXPECT_FALSE(object.at_pointer("/spec/containers/0/resources/limits")
+                   .as_object()
+                   .contains("elasticgpu.io/slot"));
+}
+
+TEST_F(AdmissionTest, StaticPodsAreLeftAsTheirFileSays) {
+  const auto object = pod(
+      limits(R"("nvidia.com/gpu":"1")"),
+      R"(,"annotations":{"kubernetes.io/config.mirror":"x","carve.elasticgpu.io/record":"{}"})");
+  const auto answer =
+      read(admission_.mutate(call(object, "CREATE", "", nullptr, "system:node:n1")));
+  EXPECT_EQ(answer.patch,
+            R"([{"op":"remove","path":"/metadata/annotations/carve.elasticgpu.io~1record"}])");
+  EXPECT_THAT(mutate(object).patch, HasSubstr("elasticgpu.io~1slot"))
+      << "a tenant's pod is none, whatever it says";
+}
+
+TEST_F(AdmissionTest, WhatIsAskedForMayNotChange) {
+  const auto before = pod(limits(R"("aliyun.com/gpu-mem":"4")"));
+  const auto change = [&](const json::value& after, const std::string& sub = "") {
+    return read(admission_.validate(call(after, "UPDATE", sub, before)));
+  };
+  EXPECT_TRUE(change(before).allowed);
+  EXPECT_TRUE(
+      change(pod(limits(R"("aliyun.com/gpu-mem":"4")"), R"(,"annotations":{"a":"b"})")).allowed);
+  EXPECT_TRUE(change(pod(limits(R"("aliyun.com/gpu-mem":"4")"),
+                         R"(,"annotations":{"elasticgpu.io/priority-class":"online"})"))
+                  .allowed);
+  EXPECT_EQ(change(pod(limits(R"("aliyun.com/gpu-mem":"8")")), "resize").refusal,
+            "carve: container c: what is asked for may not change: 8 GiB, besteffort, was 4 GiB, "
+            "besteffort; make a new "
+            "pod");
+  EXPECT_THAT(change(pod(limits(R"("aliyun.com/gpu-mem":"4")"),
+                         R"(,"labels":{"aliyun.com/gpu-count":"2"})"))
+                  .refusal,
+              HasSubstr("may not change"));
+  EXPECT_THAT(change(pod("")).refusal, HasSubstr("nothing, was 4 GiB"));
+  EXPECT_TRUE(read(admission_.validate(call(pod(limits(R"("aliyun.com/gpu-mem":"10G")")), "UPDATE",
+                                            "", pod(limits(R"("aliyun.com/gpu-mem":"10G")")))))
+                  .allowed)
+      << "what was let in before Carve came can still lose its finalizers";
+}
+
+TEST_F(AdmissionTest, ACallThatCannotBeReadIsRefusedToNobody) {
+  const auto text = admission_.mutate("{");
+  EXPECT_THAT(text, HasSubstr(R"("uid":"","allowed":false)"));
+  EXPECT_FALSE(mutate(json::parse(R"({"spec":{"containers":[{}]}})")).allowed);
+}
+
+TEST_F(AdmissionTest, TheValidatingWebhookRefusesWhatTheOtherOneDidNotSee) {
+  const auto object = pod(limits(R"("nvidia.com/gpu":"2")"));
+  const auto answer = read(admission_.validate(call(object)));
+  EXPECT_THAT(answer.refusal,
+              HasSubstr("limits of elasticgpu.io/slot are \"\" where 2 are needed"));
+  EXPECT_THAT(answer.refusal, HasSubstr("the mutating webhook carve-admission"));
+  const auto good = admission_.validate(call(mutated(object)));
+  EXPECT_TRUE(read(good).allowed);
+  EXPECT_THAT(good, Not(HasSubstr("patch")));
+}
+
+json::object random_container(const std::string& name) {
+  using Word = std::pair<std::string, std::string>;
+  static const std::vector<Word> kAsks = {{"cpu", "1"},
+                                          {"nvidia.com/gpu", "1"},
+                                          {"nvidia.com/gpu", "2"},
+                                          {"nvidia.com/gpu", "0"},
+                                          {"aliyun.com/gpu-mem", "8"},
+                                          {"aliyun.com/gpu-mem", "10G"},
+                                          {"elasticgpu.io/gpu-core", "30"},
+                                          {"elasticgpu.io/gpu-memory", "4k"},
+                                          {"elasticgpu.io/slot", "5"},
+                                          {"elasticgpu.io/typo", "1"}};
+  json::object container{{"name", name}};
+  if (*rc::gen::arbitrary<bool>()) {
+    json::object amounts;
+    for (const auto& [key, value] :
+         *rc::gen::container<std::vector<Word>>(rc::gen::elementOf(kAsks))) {
+      if (amounts.size() < 2) amounts[key] = value;
+    }
+    json::object resources{{"limits", amounts}};
+    if (*rc::gen::arbitrary<bool>()) resources["requests"] = amounts;
+    container["resources"] = std::move(resources);
+  }
+  if (*rc::gen::arbitrary<bool>()) {
+    json::array entries;
+    for (const auto& value : *rc::gen::container<std::vector<std::string>>(
+             rc::gen::elementOf(std::vector<std::string>{"all", "void", "0,1"}))) {
+      entries.push_back(json::object{{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", value}});
+    }
+    container["env"] = std::move(entries);
+  }
+  if (*rc::gen::arbitrary<bool>())
+    container["envFrom"] = json::array{json::object{{"prefix", "A"}}};
+  return container;
+}
+
+json::value random_pod() {
+  json::object spec{{"containers", json::array{random_container("a"), random_container("b")}}};
+  if (*rc::gen::arbitrary<bool>()) spec["initContainers"] = json::array{random_container("i")};
+  if (*rc::gen::arbitrary<bool>()) spec["schedulerName"] = "default-scheduler";
+  if (*rc::gen::arbitrary<bool>()) spec["nodeName"] = "n";
+  json::object meta{{"name", "p"}};
+  if (*rc::gen::arbitrary<bool>()) meta["labels"] = json::object{{"aliyun.com/gpu-count", "2"}};
+  if (*rc::gen::arbitrary<bool>()) {
+    meta["annotations"] = json::object{
+        {"carve.elasticgpu.io/record", "x"}, {"elasticgpu.io/understood", "y"}, {"k", "v"}};
+  }
+  return json::object{{"metadata", std::move(meta)}, {"spec", std::move(spec)}};
+}
+
+RC_GTEST_FIXTURE_PROP(AdmissionTest, WhatWasReviewedIsUnchangedByTheNextReview, ()) {
+  auto object = random_pod();
+  const auto first = mutate(object);
+  RC_CLASSIFY(first.allowed, "allowed");
+  if (!first.allowed) {
+    RC_ASSERT(read(admission_.validate(call(object))).refusal.find(first.refusal) == 0U);
+    return;
+  }
+  RC_ASSERT(testing::apply_patch(object, first.patch));
+  const auto second = mutate(object);
+  RC_ASSERT(second.allowed);
+  RC_ASSERT(second.patch == "[]");
+  RC_ASSERT(read(admission_.validate(call(object))).allowed);
+}
+
+}  // namespace
+}  // namespace carve::control

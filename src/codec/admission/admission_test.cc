@@ -1,0 +1,110 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+
+#include "codec/admission/answer.h"
+#include "codec/admission/review.h"
+#include "codec/kubeconfig/kubeconfig.h"
+
+namespace carve::codec {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string call(const std::string& object, const std::string& rest = "") {
+  return R"({"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"r-1","operation":"CREATE",)"
+         R"("resource":{"group":"","version":"v1","resource":"pods"},"userInfo":{"username":"ann"},"object":)" +
+         object + rest + "}}";
+}
+
+TEST(Review, ReadsWhatAPodSays) {
+  const auto review =
+      parse_review(call(R"({"metadata":{"name":"p","annotations":{"a":"b","n":3}},"spec":{
+    "schedulerName":"default-scheduler","nodeName":"n1",
+    "initContainers":[{"name":"i","env":[{"name":"A","value":"1"},{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]}],
+    "containers":[{"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}},
+                   "env":[{"name":"NVIDIA_VISIBLE_DEVICES","valueFrom":{"fieldRef":{"fieldPath":"x"}}}]},
+                  {"name":"d","envFrom":[{"configMapRef":{"name":"m"}}]}],
+    "ephemeralContainers":[{"name":"e"}]}})"));
+  ASSERT_TRUE(review) << review.error().what;
+  EXPECT_EQ(review->uid, "r-1");
+  EXPECT_EQ(review->user, "ann");
+  EXPECT_EQ(review->node, "n1");
+  EXPECT_EQ(review->scheduler, "default-scheduler");
+  EXPECT_THAT(review->odd, ElementsAre("n"));
+  EXPECT_TRUE(review->has_annotations);
+  ASSERT_EQ(review->containers.size(), 4U);
+  const auto& init = review->containers[0];
+  EXPECT_EQ(init.path, "/spec/initContainers/0");
+  ASSERT_EQ(init.visible.size(), 1U);
+  EXPECT_EQ(init.visible[0].index, 1U);
+  EXPECT_EQ(init.visible[0].value, "all");
+  EXPECT_FALSE(init.asks_others);
+  EXPECT_TRUE(review->containers[1].asks_others);
+  EXPECT_TRUE(review->containers[1].visible[0].from);
+  EXPECT_TRUE(review->containers[1].has_limits);
+  EXPECT_FALSE(review->containers[1].has_requests);
+  EXPECT_TRUE(review->containers[2].env_from);
+  EXPECT_FALSE(review->containers[2].has_env);
+  EXPECT_TRUE(review->containers[3].ephemeral);
+  EXPECT_EQ(review->pod.containers.size(), 3U);
+}
+
+TEST(Review, WhatCannotBeAnsweredIsAnErrorAndWhatCannotBeReadIsSaid) {
+  EXPECT_FALSE(parse_review("{"));
+  EXPECT_FALSE(parse_review("{}"));
+  EXPECT_THAT(parse_review(R"({"apiVersion":"admission.k8s.io/v1beta1"})").error().what,
+              HasSubstr("v1beta1"));
+  EXPECT_THAT(parse_review(R"({"apiVersion":"admission.k8s.io/v1","request":{}})").error().what,
+              HasSubstr("request.uid"));
+  const auto nameless = parse_review(call(R"({"spec":{"containers":[{}]}})"));
+  ASSERT_TRUE(nameless);
+  EXPECT_THAT(nameless->unreadable.what, HasSubstr("without a name"));
+  const auto empty = parse_review(call("null"));
+  ASSERT_TRUE(empty);
+  EXPECT_THAT(empty->unreadable.what, HasSubstr("without request.object"));
+}
+
+TEST(Answer, CarriesThePatchInBase64) {
+  ReviewAnswer answer;
+  answer.uid = "r-1";
+  EXPECT_EQ(to_json(answer), R"({"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",)"
+                             R"("response":{"uid":"r-1","allowed":true}})");
+  answer.patch = {{"add", "/a/" + pointer_word("x.io/y~z"), json_text("4\"")},
+                  {"remove", "/b", ""}};
+  const auto sent = boost::json::parse(to_json(answer));
+  const auto& response = sent.at("response");
+  EXPECT_EQ(response.at("patchType").as_string(), "JSONPatch");
+  const auto patch = decode_base64(std::string(response.at("patch").as_string()));
+  ASSERT_TRUE(patch);
+  EXPECT_EQ(*patch,
+            R"([{"op":"add","path":"/a/x.io~1y~0z","value":"4\""},{"op":"remove","path":"/b"}])");
+}
+
+TEST(Answer, RefusesWithATextAndWithoutAPatch) {
+  ReviewAnswer answer{"r-1", "nonsense", {std::string(300, 'w')}, {{"remove", "/b", ""}}};
+  const std::string text = to_json(answer);
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"("allowed":false,"status":{"code":422,"reason":"Invalid","message":"nonsense"})"));
+  EXPECT_THAT(text, Not(HasSubstr("patch")));
+  EXPECT_THAT(text, HasSubstr(std::string(253, 'w') + "...\""));
+}
+
+TEST(Answer, Base64OfEveryLength) {
+  for (std::size_t length = 0; length < 9; ++length) {
+    ReviewAnswer answer;
+    answer.patch = {{"remove", "/" + std::string(length, 'x'), ""}};
+    const auto sent = boost::json::parse(to_json(answer));
+    const auto patch = decode_base64(std::string(sent.at("response").at("patch").as_string()));
+    ASSERT_TRUE(patch);
+    EXPECT_EQ(*patch, R"([{"op":"remove","path":"/)" + std::string(length, 'x') + R"("}])");
+  }
+}
+
+}  // namespace
+}  // namespace carve::codec

@@ -1,0 +1,94 @@
+#include "codec/admission/answer.h"
+
+#include <boost/json.hpp>
+
+namespace carve::codec {
+namespace {
+
+namespace json = boost::json;
+
+// The API server cuts each at 256 characters and stops after 4,096 in all.
+constexpr std::size_t kMaxWarning = 256;
+constexpr std::size_t kMaxWarnings = 4096;
+constexpr int kUnprocessable = 422;
+
+constexpr char kBase64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+std::string base64(std::string_view bytes) {
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      group =
+          group << 8U | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U);
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      out += at + i <= bytes.size() ? kBase64[group >> (18U - 6U * i) & 63U] : '=';
+    }
+  }
+  return out;
+}
+
+std::string patch_text(const std::vector<PatchStep>& patch) {
+  std::string out = "[";
+  for (const PatchStep& step : patch) {
+    if (out.size() > 1) out += ',';
+    out += R"({"op":)" + json_text(step.operation) + R"(,"path":)" + json_text(step.path);
+    if (!step.value.empty()) out += R"(,"value":)" + step.value;
+    out += '}';
+  }
+  return out + "]";
+}
+
+/// At most so many bytes, and no character in half.
+std::string cut(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  std::size_t end = most - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return text.substr(0, end) + "...";
+}
+
+}  // namespace
+
+std::string pointer_word(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string json_text(std::string_view text) {
+  return json::serialize(json::string(json::string_view(text.data(), text.size())));
+}
+
+std::string to_json(const ReviewAnswer& answer) {
+  json::object response{{"uid", answer.uid}, {"allowed", answer.refusal.empty()}};
+  if (!answer.refusal.empty()) {
+    response["status"] =
+        json::object{{"code", kUnprocessable}, {"reason", "Invalid"}, {"message", answer.refusal}};
+  } else if (!answer.patch.empty()) {
+    response["patchType"] = "JSONPatch";
+    response["patch"] = base64(patch_text(answer.patch));
+  }
+  json::array warnings;
+  std::size_t size = 0;
+  for (const std::string& warning : answer.warnings) {
+    const std::string shown = cut(warning, kMaxWarning);
+    size += shown.size();
+    if (size <= kMaxWarnings) warnings.emplace_back(shown);
+  }
+  if (!warnings.empty()) response["warnings"] = std::move(warnings);
+  return json::serialize(json::object{{"apiVersion", "admission.k8s.io/v1"},
+                                      {"kind", "AdmissionReview"},
+                                      {"response", std::move(response)}});
+}
+
+}  // namespace carve::codec

@@ -1,0 +1,43 @@
+#include "codec/dialects/projection.h"
+
+#include <algorithm>
+
+namespace carve::codec {
+namespace {
+
+const Dialect* dialect_named(const std::string& name) {
+  for (const Dialect& dialect : dialects()) {
+    if (dialect.name == name) return &dialect;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Texts projections(const PodAsk& pod, const Record& record, const std::vector<CountedCard>& cards,
+                  const DialectSettings& settings, std::uint64_t now_ns) {
+  Shown shown{record, cards, settings, {}, now_ns};
+  for (const auto& container : pod.containers) {
+    if (container.kind == ContainerKind::kMain) shown.containers.push_back(container.name);
+  }
+  Texts all;
+  for (const Dialect& dialect : dialects()) {
+    const bool spoken =
+        std::any_of(record.parts.begin(), record.parts.end(),
+                    [&](const RecordPart& part) { return part.dialect == dialect.name; });
+    if (spoken && dialect.show != nullptr) all.merge(dialect.show(shown));
+  }
+  return all;
+}
+
+Texts environment(const Record& record, const std::string& part,
+                  const std::vector<CountedCard>& cards, const DialectSettings& settings) {
+  const auto found = std::find_if(record.parts.begin(), record.parts.end(),
+                                  [&](const RecordPart& one) { return one.part == part; });
+  if (found == record.parts.end()) return {};
+  const Dialect* dialect = dialect_named(found->dialect);
+  if (dialect == nullptr || dialect->environment == nullptr) return {};
+  return dialect->environment(Shown{record, cards, settings, {}, 0}, *found);
+}
+
+}  // namespace carve::codec
