@@ -8,7 +8,7 @@ namespace carve {
 /// One request over HTTP, as an application sees it.
 struct HttpAsk {
   std::string method;  // "GET", "POST", in capitals
-  std::string path;    // decoded: "/v1/cluster"
+  std::string path;    // as it came, up to the "?": "/v1/cluster"; nothing is decoded, no route needs it
   std::string query;   // as it came, without the "?"
   std::string body;
   std::string peer;  // CN of the client's certificate when it was verified against our authority, else ""

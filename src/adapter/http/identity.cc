@@ -1,0 +1,59 @@
+#include "adapter/http/identity.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <boost/asio/buffer.hpp>
+#include <string>
+
+namespace carve::http {
+namespace {
+
+using boost::system::error_code;
+
+/// Of what the client offers we speak one. Who offers none of it goes on without.
+int choose_protocol(SSL*, const unsigned char** chosen, unsigned char* size, const unsigned char* offered,
+                    unsigned offered_size, void*) {
+  static constexpr unsigned char kOurs[] = "\x08http/1.1";
+  unsigned char* found = nullptr;
+  if (SSL_select_next_proto(&found, size, kOurs, sizeof kOurs - 1, offered, offered_size) != OPENSSL_NPN_NEGOTIATED)
+    return SSL_TLSEXT_ERR_NOACK;
+  *chosen = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<TlsContext>> make_context(const Identity& identity) {
+  auto context = std::make_shared<TlsContext>(TlsContext::tls_server);
+  const auto wrong_in = [](const char* what, const error_code& wrong) {
+    ERR_clear_error();
+    return fail(Code::kInvalidArgument, std::string(what) + ": expected PEM: " + wrong.message());
+  };
+  error_code wrong;
+  context->use_certificate_chain(boost::asio::buffer(identity.certificate), wrong);
+  if (wrong) return wrong_in("certificate", wrong);
+  context->use_private_key(boost::asio::buffer(identity.key), TlsContext::pem, wrong);
+  if (wrong) return wrong_in("key", wrong);
+  SSL_CTX* raw = context->native_handle();
+  if (SSL_CTX_check_private_key(raw) != 1) {
+    ERR_clear_error();
+    return fail(Code::kInvalidArgument, "key: it is not the certificate's");
+  }
+  if (!identity.authorities.empty()) {
+    context->add_certificate_authority(boost::asio::buffer(identity.authorities), wrong);
+    if (wrong) return wrong_in("authorities", wrong);
+    // A certificate is asked for; whoever shows none, or another's, goes on as a stranger (session.cc).
+    context->set_verify_mode(boost::asio::ssl::verify_peer, wrong);
+  }
+  SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
+  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS);  // an idle connection holds no 32 KiB
+  // No session is taken up again: who asks is verified in every handshake, against today's authorities.
+  SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(raw, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_num_tickets(raw, 0);
+  SSL_CTX_set_alpn_select_cb(raw, choose_protocol, nullptr);
+  return context;
+}
+
+}  // namespace carve::http

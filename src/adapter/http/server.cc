@@ -1,0 +1,217 @@
+#include "adapter/http/server.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <charconv>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "adapter/http/session.h"
+
+namespace carve::http {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using tcp = asio::ip::tcp;
+
+/// ":8443", "127.0.0.1:0", "[::1]:80".
+Result<tcp::endpoint> parse_listen(const std::string& listen) {
+  const auto wrong = [&listen](const std::string& why) {
+    return fail(Code::kInvalidArgument, "\"" + listen.substr(0, 64) + "\": " + why +
+                                            "; legal are \":PORT\", \"ADDRESS:PORT\" and \"[ADDRESS]:PORT\"");
+  };
+  const auto colon = listen.rfind(':');
+  if (colon == std::string::npos) return wrong("no port");
+  std::uint16_t port = 0;
+  const char* end = listen.data() + listen.size();
+  const auto [at, failed] = std::from_chars(listen.data() + colon + 1, end, port);
+  if (failed != std::errc() || at != end) return wrong("the port is no number from 0 to 65535");
+  std::string host = listen.substr(0, colon);
+  if (host.empty()) return tcp::endpoint(asio::ip::address_v6::any(), port);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  error_code error;
+  const auto address = asio::ip::make_address(host, error);
+  if (error) return wrong("no address");
+  return tcp::endpoint(address, port);
+}
+
+/// Every address is IPv6 and IPv4 in one socket; where the kernel has no IPv6, IPv4 alone.
+Result<void> listen_on(tcp::acceptor& acceptor, tcp::endpoint where, const std::string& listen) {
+  error_code wrong;
+  acceptor.open(where.protocol(), wrong);
+  if (wrong && where.address() == asio::ip::address_v6::any()) {
+    where = tcp::endpoint(asio::ip::address_v4::any(), where.port());
+    acceptor.open(where.protocol(), wrong);
+  }
+  if (!wrong) acceptor.set_option(asio::socket_base::reuse_address(true), wrong);
+  if (!wrong && where.address() == asio::ip::address_v6::any()) acceptor.set_option(asio::ip::v6_only(false), wrong);
+  if (!wrong) acceptor.bind(where, wrong);
+  if (!wrong) acceptor.listen(asio::socket_base::max_listen_connections, wrong);
+  if (!wrong) return {};
+  const auto code = wrong == asio::error::access_denied ? Code::kPermissionDenied : Code::kUnavailable;
+  return fail(code, "listen on " + listen + ": " + wrong.message());
+}
+
+constexpr std::chrono::milliseconds kNoDescriptors{100};  // until accept is tried again
+
+}  // namespace
+
+struct Server::Impl {
+  Impl(const ServerOptions& options, HttpHandler handler, Log& events)
+      : common(options, std::move(handler)), log(events), acceptor(asio::make_strand(io)) {}
+
+  asio::awaitable<void> accept();
+  void serve(tcp::socket socket);
+  bool make_room();
+  void leave(std::list<std::shared_ptr<Session>>::iterator place);
+  void end_all(bool busy_too);
+
+  Common common;
+  Log& log;
+  asio::io_context io;
+  tcp::acceptor acceptor;
+  std::uint16_t port = 0;
+  mutable std::mutex mutex;
+  std::condition_variable left;
+  std::list<std::shared_ptr<Session>> sessions;
+  std::shared_ptr<TlsContext> context;
+  ServerCounts counts;
+  bool stopped = false;
+  std::vector<std::jthread> threads;
+};
+
+asio::awaitable<void> Server::Impl::accept() {
+  constexpr auto kDone = asio::as_tuple(asio::use_awaitable);
+  while (!common.stopping) {
+    auto [wrong, socket] = co_await acceptor.async_accept(asio::make_strand(io), kDone);
+    if (common.stopping) co_return;
+    if (!wrong) {
+      serve(std::move(socket));
+      continue;
+    }
+    if (wrong == asio::error::connection_aborted) continue;
+    log.warn("a connection cannot be accepted", {{"error", wrong.message()}});
+    asio::steady_timer timer(acceptor.get_executor(), kNoDescriptors);
+    (void)co_await timer.async_wait(kDone);
+  }
+}
+
+/// An idle connection is asked to go, a stranger's first, else the one that has idled longest. False: all are at work.
+bool Server::Impl::make_room() {
+  std::shared_ptr<Session> found;
+  const auto rather = [](const Session& a, const Session& b) {
+    return a.known() != b.known() ? !a.known() : a.idle_since() < b.idle_since();
+  };
+  for (const auto& one : sessions) {
+    if (!one->busy() && !one->leaving && (found == nullptr || rather(*one, *found))) found = one;
+  }
+  if (found == nullptr) return false;
+  found->leaving = true;
+  asio::post(found->strand(), [found] { found->end(false); });
+  ++counts.evicted;
+  return true;
+}
+
+void Server::Impl::serve(tcp::socket socket) {
+  const std::lock_guard lock(mutex);
+  ++counts.accepted;
+  // Those that were asked to go are still counted: a flood finds at most twice the limit.
+  if (sessions.size() >= 2 * common.limits.connections ||
+      (sessions.size() >= common.limits.connections && !make_room())) {
+    ++counts.refused;
+    return;
+  }
+  const auto session = std::make_shared<Session>(common, std::move(socket), context);
+  const auto place = sessions.insert(sessions.end(), session);
+  asio::co_spawn(session->strand(), session->run(),
+                 [this, session, place](const std::exception_ptr&) { leave(place); });
+}
+
+void Server::Impl::leave(std::list<std::shared_ptr<Session>>::iterator place) {
+  const std::lock_guard lock(mutex);
+  sessions.erase(place);
+  left.notify_all();
+}
+
+void Server::Impl::end_all(bool busy_too) {
+  const std::lock_guard lock(mutex);
+  for (const auto& session : sessions) {
+    asio::post(session->strand(), [session, busy_too] { session->end(busy_too); });
+  }
+}
+
+Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, HttpHandler handler, Log& log) {
+  CARVE_TRY(const auto where, parse_listen(options.listen));
+  auto impl = std::make_unique<Impl>(options, std::move(handler), log);
+  if (options.identity) {
+    CARVE_TRY(impl->context, make_context(*options.identity));
+  }
+  CARVE_TRY_VOID(listen_on(impl->acceptor, where, options.listen));
+  error_code wrong;
+  impl->port = impl->acceptor.local_endpoint(wrong).port();
+  asio::co_spawn(impl->acceptor.get_executor(), impl->accept(), asio::detached);
+  for (unsigned i = 0; i < std::max(1U, options.limits.threads); ++i)
+    impl->threads.emplace_back([raw = impl.get()] { raw->io.run(); });
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Server::~Server() { stop(std::chrono::milliseconds(0)); }
+
+std::uint16_t Server::port() const { return impl_->port; }
+
+Result<void> Server::renew(const Identity& identity) {
+  CARVE_TRY(auto context, make_context(identity));
+  const std::lock_guard lock(impl_->mutex);
+  if (!impl_->context) return fail(Code::kFailedPrecondition, "this port speaks plain HTTP");
+  impl_->context = std::move(context);
+  return {};
+}
+
+void Server::stop(std::chrono::milliseconds grace) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (std::exchange(impl_->stopped, true)) return;
+  }
+  impl_->common.stopping = true;
+  asio::post(impl_->acceptor.get_executor(), [impl = impl_.get()] {
+    error_code ignored;
+    impl->acceptor.close(ignored);
+  });
+  impl_->end_all(false);
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->left.wait_for(lock, grace, [this] { return impl_->sessions.empty(); });
+  }
+  impl_->end_all(true);
+  impl_->common.waiting.join();
+  impl_->threads.clear();  // they return when the last connection is gone
+}
+
+ServerCounts Server::counts() const {
+  const std::lock_guard lock(impl_->mutex);
+  auto counts = impl_->counts;
+  counts.open = impl_->sessions.size();
+  for (const auto& one : impl_->sessions) counts.idle += one->busy() ? 0 : 1;
+  counts.malformed = impl_->common.malformed;
+  return counts;
+}
+
+}  // namespace carve::http

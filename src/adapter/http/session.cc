@@ -1,0 +1,231 @@
+#include "adapter/http/session.h"
+
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <utility>
+
+namespace carve::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace wire = boost::beast::http;
+using boost::system::error_code;
+
+constexpr auto kDone = asio::as_tuple(asio::use_awaitable);
+constexpr std::size_t kPiece = 8192;
+constexpr std::size_t kMostDrained = 1UL << 20;
+constexpr std::chrono::seconds kDrainTime{1};
+
+HttpReply plain(int status, std::string text) { return {status, "text/plain; charset=utf-8", std::move(text) + "\n"}; }
+
+/// Why a request that could not be read is refused; 0: nobody is there to be told.
+int refusal_for(const error_code& wrong) {
+  if (wrong == wire::error::body_limit) return 413;
+  if (wrong == wire::error::header_limit || wrong == wire::error::buffer_overflow) return 431;
+  if (wrong == wire::error::end_of_stream || wrong == wire::error::partial_message) return 0;
+  if (wrong.category() == make_error_code(wire::error::bad_method).category()) return 400;
+  return 0;  // of the connection itself
+}
+
+const char* words_for(int status) {
+  switch (status) {
+    case 413: return "the body is larger than allowed";
+    case 431: return "the head is larger than allowed";
+    default: return "this is no HTTP request";
+  }
+}
+
+}  // namespace
+
+Session::Session(Common& common, asio::ip::tcp::socket socket, std::shared_ptr<TlsContext> context)
+    : common_(common),
+      tcp_(std::move(socket)),
+      context_(std::move(context)),
+      buffer_(std::max(common.limits.head, kPiece) + kPiece) {
+  if (context_) tls_.emplace(tcp_, *context_);
+  rest();
+}
+
+void Session::rest() {
+  idle_since_ = std::chrono::steady_clock::now().time_since_epoch().count();
+  busy_ = false;
+}
+
+void Session::end(bool busy_too) {
+  if (busy_ && !busy_too) return;
+  tcp_.close();
+}
+
+void Session::learn_peer() {
+  SSL* ssl = tls_->native_handle();
+  X509* certificate = SSL_get0_peer_certificate(ssl);
+  if (certificate == nullptr || !verified_ || SSL_get_verify_result(ssl) != X509_V_OK) return;
+  const X509_NAME* subject = X509_get_subject_name(certificate);
+  const int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+  // Two names would be nobody's.
+  if (at < 0 || X509_NAME_get_index_by_NID(subject, NID_commonName, at) >= 0) return;
+  unsigned char* text = nullptr;
+  const int size = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+  if (size <= 0) return;
+  peer_.assign(reinterpret_cast<const char*>(text), static_cast<std::size_t>(size));
+  OPENSSL_free(text);
+  known_ = true;
+}
+
+asio::awaitable<void> Session::run() {
+  error_code ignored;
+  tcp_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+  tcp_.socket().set_option(asio::socket_base::keep_alive(true), ignored);
+  if (!tls_) {
+    co_await requests(tcp_);
+    tcp_.close();
+    co_return;
+  }
+  // The handshake goes through whatever the client shows: the routes say who may ask what.
+  tls_->set_verify_callback(
+      [this](bool ok, asio::ssl::verify_context&) {
+        if (!ok) verified_ = false;
+        return true;
+      },
+      ignored);
+  tcp_.expires_after(common_.limits.handshake);
+  const auto [wrong] = co_await tls_->async_handshake(asio::ssl::stream_base::server, kDone);
+  if (!wrong) {
+    learn_peer();
+    co_await requests(*tls_);
+    tcp_.expires_after(kDrainTime);
+    (void)co_await tls_->async_shutdown(kDone);
+  }
+  tcp_.close();
+}
+
+template <class Stream>
+asio::awaitable<void> Session::requests(Stream& stream) {
+  while (!common_.stopping) {
+    if (buffer_.size() == 0) {
+      rest();
+      tcp_.expires_after(common_.limits.idle);
+      const auto [wrong, size] = co_await stream.async_read_some(buffer_.prepare(kPiece), kDone);
+      if (wrong) co_return;
+      buffer_.commit(size);
+    }
+    busy_ = true;
+    auto got = co_await read(stream);
+    if (got.refusal != 0) {
+      ++common_.malformed;
+      if (co_await write(stream, plain(got.refusal, words_for(got.refusal)), false, false)) co_await drain(stream);
+      co_return;
+    }
+    if (got.late) ++common_.malformed;
+    if (got.gone) co_return;
+    auto reply = co_await answer(got.ask);
+    const bool keep = got.keep && !common_.stopping;
+    if (!co_await write(stream, std::move(reply), keep, got.ask.method == "HEAD") || !keep) co_return;
+  }
+}
+
+template <class Stream>
+asio::awaitable<Session::Got> Session::read(Stream& stream) {
+  Got got;
+  const auto failed = [&got](const error_code& wrong) {
+    got.refusal = refusal_for(wrong);
+    got.gone = got.refusal == 0;
+    got.late = wrong == beast::error::timeout;  // Beast has hung up already
+  };
+  wire::request_parser<wire::string_body> parser;
+  parser.header_limit(static_cast<std::uint32_t>(common_.limits.head));
+  parser.body_limit(common_.limits.body);
+  tcp_.expires_after(common_.limits.head_time);
+  {
+    const auto [wrong, size] = co_await wire::async_read_header(stream, buffer_, parser, kDone);
+    if (wrong) {
+      failed(wrong);
+      co_return got;
+    }
+  }
+  tcp_.expires_after(common_.limits.body_time);
+  if (!parser.is_done() && beast::iequals(parser.get()[wire::field::expect], "100-continue")) {
+    wire::response<wire::empty_body> go_on(wire::status::continue_, 11);
+    const auto [wrong, size] = co_await wire::async_write(stream, go_on, kDone);
+    if (wrong) failed(wrong);
+  }
+  if (!got.gone && !parser.is_done()) {
+    const auto [wrong, size] = co_await wire::async_read(stream, buffer_, parser, kDone);
+    if (wrong) failed(wrong);
+  }
+  if (got.gone || got.refusal != 0) co_return got;
+  auto& message = parser.get();
+  const std::string target(message.target().data(), message.target().size());
+  const auto mark = target.find('?');
+  got.keep = message.keep_alive();
+  got.ask.method = std::string(message.method_string());
+  got.ask.path = target.substr(0, mark);
+  if (mark != std::string::npos) got.ask.query = target.substr(mark + 1);
+  got.ask.body = std::move(message.body());
+  got.ask.peer = peer_;
+  co_return got;
+}
+
+template <class Stream>
+asio::awaitable<bool> Session::write(Stream& stream, HttpReply reply, bool keep, bool head_only) {
+  wire::response<wire::string_body> message(wire::int_to_status(static_cast<unsigned>(reply.status)), 11);
+  if (message.result() == wire::status::unknown) message.result(wire::status::internal_server_error);
+  message.set(wire::field::content_type, reply.type);
+  if (!head_only) message.body() = std::move(reply.body);
+  message.keep_alive(keep);
+  message.prepare_payload();
+  tcp_.expires_after(common_.limits.write_time);
+  const auto [wrong, size] = co_await wire::async_write(stream, message, kDone);
+  co_return !wrong;
+}
+
+/// What the client is still sending is read away for a moment: closing over it would reset the connection, and the
+/// refusal would be lost.
+template <class Stream>
+asio::awaitable<void> Session::drain(Stream& stream) {
+  error_code ignored;
+  if (!tls_) tcp_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  tcp_.expires_after(kDrainTime);
+  buffer_.clear();
+  for (std::size_t drained = 0; drained < kMostDrained;) {
+    const auto [wrong, size] = co_await stream.async_read_some(buffer_.prepare(kPiece), kDone);
+    if (wrong) co_return;
+    drained += size;
+  }
+}
+
+HttpReply Session::guarded(const HttpAsk& ask) const {
+  try {
+    return common_.handler(ask);
+  } catch (...) {  // a library's below the handler: the server goes on
+    return plain(500, "internal error");
+  }
+}
+
+asio::awaitable<HttpReply> Session::answer(const HttpAsk& ask) {
+  tcp_.expires_never();
+  if (!common_.waits || !common_.waits(ask)) co_return guarded(ask);
+  const auto came = std::chrono::steady_clock::now();
+  const auto on_a_waiting_thread = [this, &ask, came]() -> asio::awaitable<HttpReply> {
+    if (std::chrono::steady_clock::now() - came > common_.limits.queue)
+      co_return plain(503, "too many requests wait for the API server");
+    co_return guarded(ask);
+  };
+  co_return co_await asio::co_spawn(common_.waiting.get_executor(), on_a_waiting_thread, asio::use_awaitable);
+}
+
+}  // namespace carve::http

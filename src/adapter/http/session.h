@@ -1,0 +1,90 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "adapter/http/identity.h"
+#include "adapter/http/server.h"
+
+namespace carve::http {
+
+/// What all connections of a server share.
+struct Common {
+  Limits limits;
+  HttpHandler handler;
+  std::function<bool(const HttpAsk&)> waits;
+  boost::asio::thread_pool waiting;
+  std::atomic<bool> stopping = false;
+  std::atomic<std::uint64_t> malformed = 0;
+
+  Common(const ServerOptions& options, HttpHandler answers)
+      : limits(options.limits),
+        handler(std::move(answers)),
+        waits(options.waits),
+        waiting(options.limits.waiting_threads) {}
+};
+
+/// One connection. It lives on one strand; only what is atomic is looked at from elsewhere.
+class Session {
+ public:
+  Session(Common& common, boost::asio::ip::tcp::socket socket, std::shared_ptr<TlsContext> context);
+
+  /// Serves until either side has enough.
+  boost::asio::awaitable<void> run();
+  /// On its strand: it ends at once when no request is being read or answered, or in any case.
+  void end(bool busy_too);
+
+  [[nodiscard]] boost::asio::any_io_executor strand() { return tcp_.get_executor(); }
+  [[nodiscard]] bool busy() const { return busy_; }
+  [[nodiscard]] bool known() const { return known_; }
+  [[nodiscard]] std::int64_t idle_since() const { return idle_since_; }
+
+  bool leaving = false;  // the server's: it was asked to make room
+
+ private:
+  struct Got {
+    HttpAsk ask;
+    bool keep = false;
+    int refusal = 0;  // an HTTP status: it is no request that we answer otherwise
+    bool gone = false;  // nobody is there to be answered
+    bool late = false;
+  };
+  template <class Stream>
+  boost::asio::awaitable<void> requests(Stream& stream);
+  template <class Stream>
+  boost::asio::awaitable<Got> read(Stream& stream);
+  template <class Stream>
+  boost::asio::awaitable<bool> write(Stream& stream, HttpReply reply, bool keep, bool head_only);
+  template <class Stream>
+  boost::asio::awaitable<void> drain(Stream& stream);
+  boost::asio::awaitable<HttpReply> answer(const HttpAsk& ask);
+  [[nodiscard]] HttpReply guarded(const HttpAsk& ask) const;
+  void rest();  // from now on it idles
+  void learn_peer();
+
+  Common& common_;
+  boost::beast::tcp_stream tcp_;
+  std::shared_ptr<TlsContext> context_;
+  std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;
+  boost::beast::flat_buffer buffer_;
+  bool verified_ = true;  // no step of the peer's verification failed
+  std::string peer_;
+  std::atomic<bool> busy_ = false;
+  std::atomic<bool> known_ = false;
+  std::atomic<std::int64_t> idle_since_ = 0;  // ns of the steady clock
+};
+
+}  // namespace carve::http

@@ -1,0 +1,126 @@
+#include "adapter/tls/certificates.h"
+
+#include <utility>
+
+namespace carve::tls {
+namespace {
+
+constexpr std::chrono::seconds kEvery{60};
+constexpr std::chrono::seconds kAgain{2};
+constexpr int kMostRounds = 5;  // of two replicas who write at once, one is through in the first
+
+std::vector<std::string> dns_names(const CertificateNames& names) {
+  const auto full = names.service + "." + names.space;
+  return {names.service, full, full + ".svc", full + ".svc.cluster.local", "localhost"};
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+}  // namespace
+
+/// Reads the Secret, lets `change` put it right and writes what was changed; again when somebody was faster.
+Result<Secret> Certificates::settle(const std::string& name, const Change& change) {
+  const auto all = "/api/v1/namespaces/" + names_.space + "/secrets";
+  Error last{Code::kAborted, "it is changed by others all the time"};
+  for (int round = 0; round < kMostRounds; ++round) {
+    Secret secret;
+    const auto existing = api_.get(all + "/" + name);
+    if (existing) {
+      CARVE_TRY(secret, parse_secret(*existing));
+    } else if (existing.error().code != Code::kNotFound) {
+      return fail_in("Secret " + name, existing.error());
+    }
+    std::vector<std::string> changed;
+    if (auto done = change(secret, &changed); !done) return fail_in("Secret " + name, done.error());
+    if (changed.empty()) return secret;
+    const auto body = secret_json(secret, names_.space, name, existing ? std::string_view(*existing) : "");
+    const auto written = existing ? api_.replace(all + "/" + name, body) : api_.create(all, body);
+    if (written) {
+      log_.info("certificates renewed", {{"secret", name}, {"what", joined(changed)}});
+      return secret;
+    }
+    last = written.error();
+    // Somebody was faster, or the answer was lost: what stands there now says it.
+    const bool look_again = last.code == Code::kAlreadyExists || last.code == Code::kAborted ||
+                            last.code == Code::kDeadlineExceeded || last.code == Code::kNotFound;
+    if (!look_again) break;
+  }
+  return fail_in("Secret " + name, last);
+}
+
+Result<void> Certificates::tell_webhooks(const std::string& kind, const std::string& authorities) {
+  const auto path = "/apis/admissionregistration.k8s.io/v1/" + kind + "/" + names_.webhooks;
+  const auto existing = api_.get(path);
+  if (!existing && existing.error().code == Code::kNotFound) return {};  // nobody installed it: nothing to tell
+  if (!existing) return fail_in(kind + " " + names_.webhooks, existing.error());
+  CARVE_TRY(const auto patch, webhook_patch(*existing, names_.space, names_.service, authorities));
+  if (!patch) return {};
+  if (auto done = api_.patch(path, KubePatch::kJson, *patch); !done)
+    return fail_in(kind + " " + names_.webhooks, done.error());
+  log_.info("webhooks know the authority", {{"kind", kind}, {"name", names_.webhooks}});
+  return {};
+}
+
+Result<void> Certificates::step(const std::function<void(const Serving&)>& changed) {
+  const auto now = clock_.wall_now();
+  const auto renew_own = [&](Secret& secret, std::vector<std::string>* what) -> Result<void> {
+    auto kept = kept_in(secret);
+    CARVE_TRY_VOID(renew(kept, {names_.service, dns_names(names_)}, lives_, now, what));
+    keep(kept, &secret);
+    return {};
+  };
+  CARVE_TRY(const auto own, settle(names_.secret, renew_own));
+  const auto kept = kept_in(own);
+  const auto authorities = bundle(kept);
+  CARVE_TRY(const auto facts, facts_of(kept.serving.certificate));
+  Serving serving{kept.serving, authorities, facts.life};
+  bool other = false;
+  {
+    const std::lock_guard lock(mutex_);
+    other = serving.pair != serving_.pair || serving.authorities != serving_.authorities;
+    serving_ = serving;
+  }
+  // The webhooks first: who verifies has to know the authority before it is served with; for the first time, and after
+  // a loss, there is nobody who could wait for it.
+  auto told = tell_webhooks("mutatingwebhookconfigurations", authorities);
+  if (told) told = tell_webhooks("validatingwebhookconfigurations", authorities);
+  if (other) changed(serving);
+  const auto renew_clients = [&](Secret& secret, std::vector<std::string>* what) -> Result<void> {
+    auto pair = pair_in(secret);
+    CARVE_TRY_VOID(renew_client(pair, kept, {names_.client, {}}, lives_, now, what));
+    if (const auto found = secret.data.find("ca.crt"); found == secret.data.end() || found->second != authorities)
+      what->emplace_back("authorities");
+    secret.data["ca.crt"] = authorities;
+    secret.data["tls.crt"] = pair.certificate;
+    secret.data["tls.key"] = pair.key;
+    return {};
+  };
+  CARVE_TRY_VOID(settle(names_.client_secret, renew_clients));
+  return told;
+}
+
+void Certificates::run(const std::function<void(const Serving&)>& changed, const std::stop_token& stop) {
+  std::string told;
+  while (!stop.stop_requested()) {
+    const auto done = step(changed);
+    if (!done && done.error().what != told) {
+      told = done.error().what;
+      log_.warn("certificates cannot be kept",
+                {{"error", told}, {"hint", "the ServiceAccount needs create on secrets, get and update on its two, and "
+                                           "get and patch on the webhook configurations named carve-admission"}});
+    }
+    if (done) told.clear();
+    clock_.sleep_for(done ? Clock::Duration(kEvery) : Clock::Duration(kAgain), stop);
+  }
+}
+
+Clock::WallTime Certificates::good_until() const {
+  const std::lock_guard lock(mutex_);
+  return serving_.life.until;
+}
+
+}  // namespace carve::tls
