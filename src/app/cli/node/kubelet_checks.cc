@@ -77,8 +77,11 @@ void check_registrations(NodeLook& look) {
 /// The DRA door: the socket by which the kubelet finds it.
 void check_dra(NodeLook& look) {
   if (!look.view()) return;
-  if (look.kind("/var/lib/kubelet/plugins/gpu.elasticgpu.io") != FileKind::kFolder)
-    return;  // not this door
+  // The folder outlives the door: only its socket says that an agent serves it.
+  bool served = false;
+  for (const auto& name : look.list("/var/lib/kubelet/plugins/gpu.elasticgpu.io"))
+    served = served || name.find(".sock") != std::string::npos;
+  if (!served) return;
   bool found = false;
   for (const auto& name : look.list("/var/lib/kubelet/plugins_registry"))
     found = found || name.rfind("gpu.elasticgpu.io", 0) == 0;
