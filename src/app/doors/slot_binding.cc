@@ -6,7 +6,7 @@
 #include "app/doors/slot_door.h"
 #include "codec/record.h"
 
-// From slots to slices: whose they are, what the record says, and when it ends.
+// From slots to slices: whose they are and what the record says.
 namespace carve::doors {
 namespace {
 
@@ -18,18 +18,6 @@ constexpr auto kAskMost = milliseconds(400);
 constexpr auto kYoung = milliseconds(300);
 constexpr auto kFileTells = seconds(2);   // after Allocate the kubelet's file names the pod, if it ever does
 constexpr auto kForgotten = seconds(60);  // slots that nobody holds: the pod was refused for another reason
-constexpr auto kUnseenPod = seconds(10);  // after the first full list: held, but neither here nor there
-constexpr auto kEndAgain = milliseconds(200);
-
-bool overlap(const std::vector<std::string>& a, const std::vector<std::string>& b) {  // both sorted
-  auto x = a.begin();
-  auto y = b.begin();
-  while (x != a.end() && y != b.end()) {
-    if (*x == *y) return true;
-    *x < *y ? ++x : ++y;
-  }
-  return false;
-}
 
 std::vector<std::string> sorted(std::vector<std::string> slots) {
   std::sort(slots.begin(), slots.end());
@@ -304,47 +292,6 @@ Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices, bool
   if (prepared->device != binding->device)
     return fail(Code::kInternal, fmt::format("{} stands under the name {}", request.label, prepared->device));
   return {};
-}
-
-void SlotDoor::end_later(const Owner& owner) { ending_.emplace(owner, world_.clock.now()); }
-
-/// A pod that was deleted or has ended; and after a restart what is held for a pod that nobody knows.
-void SlotDoor::end_gone_pods() {
-  const auto now = world_.clock.now();
-  const bool synced = world_.pods.synced();
-  if (!synced) synced_since_ = now;
-  const bool settled = synced && now - synced_since_ >= kUnseenPod;
-  std::set<std::string> checkpoint;
-  {
-    const std::lock_guard lock(mutex_);
-    checkpoint = in_checkpoint_;
-  }
-  std::set<Owner> owners;
-  for (const auto& slice : world_.slices.held()) {
-    if (slice.owner.kind == OwnerKind::kPod) owners.insert(slice.owner);
-  }
-  for (const auto& owner : owners) {
-    const auto pod = world_.pods.by_uid(owner.uid);
-    const bool unknown = settled && !pod && !checkpoint.contains(owner.uid);
-    if (world_.pods.was_deleted(owner.uid) || (pod && pod->ended) || unknown) end_later(owner);
-  }
-  for (auto at = ending_.begin(); at != ending_.end();) {
-    if (now < at->second) {
-      ++at;
-      continue;
-    }
-    if (const auto ended = world_.slices.unprepare(at->first); !ended) {
-      at->second = now + kEndAgain;
-      ++at;
-      continue;
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      std::erase_if(bindings_, [&](const auto& entry) { return entry.second.owner == at->first; });
-    }
-    at = ending_.erase(at);
-    next_list_ = now;
-  }
 }
 
 }  // namespace carve::doors

@@ -100,9 +100,14 @@ class SlotDoor final : public SlotCalls {
   void store(const Binding& binding);
   void adopt(const std::vector<SlotEntry>& entries);
   void supersede(const Binding& winner);
+  [[nodiscard]] std::vector<Binding> unready() const;
+  // slot_ending.cc: the stepping thread's own
+  static bool overlap(const std::vector<std::string>& a, const std::vector<std::string>& b);  // both sorted
   void end_gone_pods();
   void end_later(const Owner& owner);
-  [[nodiscard]] std::vector<Binding> unready() const;
+  void forget_unused(const std::set<Owner>& holding, bool settled);
+  [[nodiscard]] bool is_over(const std::string& uid, bool settled);
+  [[nodiscard]] bool still_listed(const std::string& uid);
 
   World world_;
   mutable std::mutex mutex_;  // of what follows; never held across input or output
@@ -120,7 +125,9 @@ class SlotDoor final : public SlotCalls {
   Clock::Duration ask_pause_{};
   Clock::Time next_list_{};
   Clock::Time synced_since_{};
-  std::map<Owner, Clock::Time> ending_;  // when to try again
+  std::map<Owner, Clock::Time> ending_;             // when to try again
+  std::optional<std::vector<std::string>> listed_;  // slots that PodResources tells, sorted; nullopt: not asked
+  Clock::Time listed_at_{};
 };
 
 }  // namespace carve::doors

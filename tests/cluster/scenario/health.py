@@ -50,6 +50,12 @@ class Health(CarveTest):
     def slots(cls, what):
         return int(cls.kube.get("Node", "n1")["status"][what].get(binder.SLOT, 0))
 
+    def held(self):
+        """Slots of the pods that run, by their specs."""
+        return sum(int(container.get("resources", {}).get("limits", {}).get(binder.SLOT, 0))
+                   for found in self.kube.list("Pod", None) if found["status"].get("phase") == "Running"
+                   for container in found["spec"]["containers"])
+
     def devices(self):
         """uuid -> values of its taints, as published."""
         found = {}
@@ -72,13 +78,13 @@ class Health(CarveTest):
         begun = time.monotonic()
         wanted = {self.cards[card] for card in cards}
         wait_for(f"taints on {wanted}", SECONDS, lambda: self.tainted() == wanted)
-        # What a container holds, or is remembered to hold, is never taken out of the list: a few are left.
-        free = max(self.total - self.per_card * len(cards), 8)
+        # What a running container holds is never taken out of the list; nothing else is left.
+        left = max(self.total - self.per_card * len(cards), self.held())
         tainted = time.monotonic() - begun
         try:
-            wait_for("slots", SECONDS + KUBELET, lambda: self.slots("allocatable") <= free)
+            wait_for("slots", SECONDS + KUBELET, lambda: self.slots("allocatable") == left)
         except AssertionError:
-            self.fail(f"{self.slots('allocatable')} slots are allocatable, not {free}")
+            self.fail(f"{self.slots('allocatable')} slots are allocatable, not {left}")
         print(f"\ntaints after {tainted:.1f} s, the node's slots after {time.monotonic() - begun:.1f} s", flush=True)
         self.assertEqual(self.slots("capacity"), self.total)
         self.assertEqual(set(self.devices()), set(self.cards))

@@ -71,6 +71,7 @@ class ScriptedKubelet::Resources final : public v1::PodResourcesLister::Service 
     const std::lock_guard lock(owner_.mutex_);
     if (!owner_.serve_pod_resources) return {grpc::StatusCode::UNAVAILABLE, "told so"};
     for (const auto& [uid, pod] : owner_.pods_) {
+      if (owner_.hides.contains(uid)) continue;
       auto* to = response->add_pod_resources();
       to->set_name(pod.name);
       to->set_namespace_(pod.space);

@@ -66,6 +66,7 @@ class ScriptedKubelet {
   void forget(const Pod& pod);  // its IDs are free again
   bool write_checkpoint = true;
   bool serve_pod_resources = true;
+  std::set<std::string> hides;  // UIDs of pods that are over: PodResources does not tell them any more
 
   // DRA.
   struct Driver {

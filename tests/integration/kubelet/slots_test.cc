@@ -83,6 +83,72 @@ TEST_F(Slots, AnUnhealthyCardTakesItsSlotsOutAndHeals) {
   EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return healthy_of(list) == 1024; }));
 }
 
+TEST_F(Slots, WithEveryCardUnhealthyNothingIsLeftButWhatLivingPodsHold) {
+  start_all();
+  auto living = pod("living", "u-living");
+  auto refused = pod("refused", "u-refused");
+  auto ended = pod("ended", "u-ended");
+  api_has(living, record(living, {0}));
+  api_has(refused, record(refused, {0}, Bytes::gib(2), "another"));
+  api_has(ended, record(ended, {1}));
+  for (auto* one : {&living, &refused, &ended}) kubelet.admit(one);
+  ASSERT_TRUE(kubelet.pre_start(living.containers[0]).ok());
+  ASSERT_TRUE(kubelet.pre_start(ended.containers[0]).ok());
+  // The kubelet lets go of an ended pod's slots, in its checkpoint too, when it next gives some out, and not before.
+  api_deletes(refused);
+  api_has(ended, record(ended, {1}), true);
+  for (std::size_t card = 0; card < 16; ++card) slices.set_health(card, {false, "the driver is gone"});
+  const auto only_the_living = [&](const Healthy& list) {
+    return healthy_of(list) == 1 && list.at(living.containers[0].ids[0]);
+  };
+  EXPECT_TRUE(kubelet.wait_list(only_the_living));
+  // The same for an agent that starts now, and learns of the other two from the checkpoint alone.
+  stop_agent();
+  kube.feed_anew([objects = std::vector{pod_object(living, record(living, {0})),
+                                        pod_object(ended, record(ended, {1}), true)}](const KubeSink& sink) {
+    sink.replace(objects);
+  });
+  kubelet.hides = {"u-refused", "u-ended"};
+  start_agent();
+  clock.jump(std::chrono::seconds(11));
+  EXPECT_TRUE(kubelet.wait_list(only_the_living));
+}
+
+TEST_F(Slots, APodThatWentWhileTheAgentWasAwayLeavesNothing) {
+  start_all();
+  auto a = pod("a", "u-a");
+  auto b = pod("b", "u-b");
+  api_has(a, record(a, {0}));
+  api_has(b, record(b, {1}));
+  kubelet.admit(&a);
+  kubelet.admit(&b);
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+  ASSERT_TRUE(kubelet.pre_start(b.containers[0]).ok());
+  stop_agent();
+  kubelet.hides = {"u-a"};  // ended: in the checkpoint still, in PodResources not
+  kube.feed_anew([object = pod_object(b, record(b, {1}))](const KubeSink& sink) { sink.replace({object}); });
+  start_agent();
+  ASSERT_TRUE(kubelet.wait_list([](const Healthy& list) { return healthy_of(list) == 1024; }));
+  clock.jump(std::chrono::seconds(11));
+  EXPECT_TRUE(eventually([&] { return slices.held().size() == 1; }));
+  EXPECT_EQ(behind(b.containers[0]), card(1));
+}
+
+TEST_F(Slots, APodThatTheServerForgotIsKeptWhileTheKubeletHasIt) {
+  start_all();
+  auto a = pod("a", "u-a");
+  api_has(a, record(a, {0}));
+  kubelet.admit(&a);
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+  stop_agent();
+  kube.feed_anew([](const KubeSink& sink) { sink.replace({}); });
+  start_agent();
+  ASSERT_TRUE(kubelet.wait_list([](const Healthy& list) { return healthy_of(list) == 1024; }));
+  clock.jump(std::chrono::seconds(30));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // a round and a half
+  EXPECT_EQ(behind(a.containers[0]), card(0));
+}
+
 TEST_F(Slots, TheSliceOfTheRecordAndItsEnd) {
   start_all();
   auto a = pod("a", "u-a", {"main", "side"});

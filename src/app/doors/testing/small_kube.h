@@ -69,6 +69,11 @@ class SmallKube final : public KubeApi {
     }
     fed_.notify_all();
   }
+  /// What watches that start from now on are told first; none may run.
+  void feed_anew(std::function<void(const KubeSink&)> step) {
+    const std::lock_guard lock(mutex_);
+    feed_ = {std::move(step)};
+  }
   void set_away(bool is_away) {
     const std::lock_guard lock(mutex_);
     away = is_away;

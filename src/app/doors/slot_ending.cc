@@ -1,0 +1,113 @@
+#include <algorithm>
+
+#include "app/doors/slot_door.h"
+
+// When what slots stand for ends: slices whose pod is over, and answers to Allocate that nobody will come back to.
+namespace carve::doors {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kUnseenPod = seconds(10);  // after the first full list: held, but neither here nor there
+constexpr auto kEndAgain = milliseconds(200);
+
+}  // namespace
+
+bool SlotDoor::overlap(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  auto x = a.begin();
+  auto y = b.begin();
+  while (x != a.end() && y != b.end()) {
+    if (*x == *y) return true;
+    *x < *y ? ++x : ++y;
+  }
+  return false;
+}
+
+void SlotDoor::end_later(const Owner& owner) { ending_.emplace(owner, world_.clock.now()); }
+
+/// The kubelet's checkpoint names a pod that the API server does not know. It goes on naming one that is over until it
+/// gives slots out again; PodResources tells the living ones. What cannot be asked counts as living.
+bool SlotDoor::still_listed(const std::string& uid) {
+  std::vector<std::vector<std::string>> slots;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!in_checkpoint_.contains(uid)) return false;
+    for (const auto& [device, binding] : bindings_) {
+      if (binding.kubelet_uid == uid) slots.push_back(binding.slots);
+    }
+  }
+  const auto now = world_.clock.now();
+  if (!listed_ || now - listed_at_ >= kUnseenPod) {
+    listed_at_ = now;
+    listed_.reset();
+    if (const auto asked = world_.kubelet.holders(kSlotResource)) {
+      listed_.emplace();
+      for (const auto& holder : *asked) listed_->insert(listed_->end(), holder.slots.begin(), holder.slots.end());
+      std::sort(listed_->begin(), listed_->end());
+    }
+  }
+  return !listed_ || slots.empty() ||
+         std::any_of(slots.begin(), slots.end(), [&](const auto& one) { return overlap(one, *listed_); });
+}
+
+/// The kubelet will not start a container of this pod again. `settled`: the API server has had time to tell.
+bool SlotDoor::is_over(const std::string& uid, bool settled) {
+  if (const auto pod = world_.pods.by_uid(uid)) return pod->ended;
+  return world_.pods.was_deleted(uid) || (settled && !still_listed(uid));
+}
+
+/// A pod that was deleted or has ended; and after a restart what is held for a pod that nobody knows.
+void SlotDoor::end_gone_pods() {
+  const auto now = world_.clock.now();
+  const bool synced = world_.pods.synced();
+  if (!synced) synced_since_ = now;
+  const bool settled = synced && now - synced_since_ >= kUnseenPod;
+  std::set<Owner> owners;
+  for (const auto& slice : world_.slices.held()) {
+    if (slice.owner.kind == OwnerKind::kPod) owners.insert(slice.owner);
+  }
+  for (const auto& owner : owners) {
+    if (world_.pods.was_deleted(owner.uid) || is_over(owner.uid, settled)) end_later(owner);
+  }
+  forget_unused(owners, settled);
+  for (auto at = ending_.begin(); at != ending_.end();) {
+    if (now < at->second) {
+      ++at;
+      continue;
+    }
+    if (const auto ended = world_.slices.unprepare(at->first); !ended) {
+      at->second = now + kEndAgain;
+      ++at;
+      continue;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(bindings_, [&](const auto& entry) { return entry.second.owner == at->first; });
+    }
+    at = ending_.erase(at);
+    next_list_ = now;
+  }
+}
+
+/// Answers for containers that never got a slice, or have none any more, and whose pod is over: refused ones, and those
+/// that only the checkpoint still names. They would keep their slots in the list for ever.
+void SlotDoor::forget_unused(const std::set<Owner>& holding, bool settled) {
+  std::vector<Binding> unused;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [device, binding] : bindings_) {
+      const bool awaited = std::any_of(waiters_.begin(), waiters_.end(),
+                                       [&](const Waiter& waiter) { return waiter.slots == binding.slots; });
+      if (!awaited && !binding.kubelet_uid.empty() && !holding.contains(binding.owner)) unused.push_back(binding);
+    }
+  }
+  for (const auto& binding : unused) {
+    if (!is_over(binding.kubelet_uid, settled)) continue;
+    const std::lock_guard lock(mutex_);
+    bindings_.erase(binding.device);
+    next_list_ = world_.clock.now();
+  }
+}
+
+}  // namespace carve::doors
