@@ -45,6 +45,13 @@ Result<void> parse_doors(const std::string& words, DoorOptions* options) {
 
 namespace {
 
+std::vector<std::string> open_doors(const DoorOptions& options) {
+  std::vector<std::string> open;
+  if (options.dra) open.emplace_back("dra");
+  if (options.slots) open.emplace_back("slots");
+  return open;
+}
+
 /// Tells the kubelet's health stream at once what is new; by itself it repeats what it has every ten seconds.
 void tell_health(const doors::DraDoor& dra, kubelet::KubeletServer& serving, Clock& clock,
                  const std::stop_token& stop) {
@@ -72,7 +79,7 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
   node::NodeReport report(
       options.node,
       {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.gpushare_unit,
-       [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }});
+       [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_doors(options)});
   const auto shut = [&report] { return report.shut(); };
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
   doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut);

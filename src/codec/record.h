@@ -9,6 +9,8 @@
 
 namespace carve::codec {
 
+/// The annotation of a Pod that carries the decision about it.
+inline constexpr std::string_view kRecordAnnotation = "carve.elasticgpu.io/record";
 /// The version that is written. Readers take this one and the one before it (there is none before 1).
 inline constexpr int kRecordVersion = 1;
 /// A record is an annotation and a journal line: it stays far below the 256 KiB that all annotations share.

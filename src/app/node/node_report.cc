@@ -130,7 +130,8 @@ Result<bool> NodeReport::publish(const GpuInventory& cards, const std::vector<He
   const auto node = status_.seen();
   if (!node) return fail(Code::kUnavailable, "Node " + node_ + " is not known yet");
   const bool asking = claims_.step(pods, holdings, now);
-  const auto wanted = gpu_objects(node_, cards, holdings, pods, claims_.names());
+  auto wanted = gpu_objects(node_, cards, holdings, pods, claims_.names());
+  for (auto& gpu : wanted) gpu.doors = world_.doors;
   const bool complete = world_.slices.troubles().gpu == GpuState::kOk;
   CARVE_TRY(const bool waiting, gpus_.step(wanted, complete, node->uid, now));
   return waiting || asking;

@@ -34,6 +34,7 @@ class NodeReport {
     std::vector<std::string> totals;             // names to keep on the Node: totals.h
     Bytes gpushare_unit = Bytes::gib(1);         // of aliyun.com/gpu-mem
     std::function<std::string()> not_published;  // by others; empty text: all is
+    std::vector<std::string> doors = {};         // that are open here: "dra", "slots"
   };
   NodeReport(std::string node, World world);
 

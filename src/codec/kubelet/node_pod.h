@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codec/record.h"
 
 namespace carve::codec {
-
-/// The annotation that carries the decision (core/model/record.h).
-inline constexpr std::string_view kRecordAnnotation = "carve.elasticgpu.io/record";
 
 /// The kind of our CDI devices.
 inline constexpr std::string_view kSliceDeviceKind = "carve.elasticgpu.io/slice";

@@ -51,6 +51,7 @@ json::object spec_of(const GpuObject& gpu) {
     links.push_back(std::move(one));
   }
   if (!links.empty()) spec["links"] = std::move(links);
+  if (!gpu.doors.empty()) spec["doors"] = json::array(gpu.doors.begin(), gpu.doors.end());
   return spec;
 }
 
@@ -87,6 +88,9 @@ json::object holder_of(const GpuHolder& holder) {
                    {"whole", slice.whole},
                    {"shareClass", view(to_string(slice.share))},
                    {"priorityClass", view(to_string(slice.priority))}};
+  if (slice.exclusive && !slice.whole) out["exclusive"] = true;
+  if (slice.phase == Phase::kInit) out["init"] = true;
+  if (slice.dialect != "native") out["dialect"] = slice.dialect;
   if (holder.ending) out["ending"] = true;
   json::array pods;
   for (const auto& pod : holder.pods) pods.emplace_back(pod);

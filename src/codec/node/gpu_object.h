@@ -49,6 +49,7 @@ struct GpuObject {
   std::string driver_version;
   std::string cuda_version;
   std::vector<GpuLink> links;
+  std::vector<std::string> doors;  // through which it is given out: "dra", "slots"; empty: not said
   std::vector<GpuHolder> holders;
   std::map<std::string, GpuAllocation> allocated;  // by UID
 };
@@ -69,5 +70,10 @@ struct GpuDigest {
 /// The same of what the server has.
 ///   errors  kInvalidArgument: no JSON, or without a name
 [[nodiscard]] Result<GpuDigest> parse_gpu_digest(std::string_view text);
+
+/// The object as encode_gpu() and the patches made it, without `allocated`. Tolerant: a holder that cannot be read
+/// whole is left out, and `*odd` counts it.
+///   errors  kInvalidArgument: no JSON, or without name, node, UUID or memory
+[[nodiscard]] Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* odd);
 
 }  // namespace carve::codec

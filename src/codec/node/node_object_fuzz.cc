@@ -8,6 +8,12 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   static_cast<void>(carve::codec::parse_gpu_digest(text));
+  std::size_t odd = 0;
+  if (const auto gpu = carve::codec::parse_gpu_object(text, &odd)) {
+    // What was read can be written, and reads the same again.
+    static_cast<void>(carve::codec::gpu_status_patch(*gpu));
+    static_cast<void>(carve::codec::gpu_spec_patch(*gpu));
+  }
   static_cast<void>(carve::codec::label_value(text));
   if (const auto node = carve::codec::parse_node_object(text))
     static_cast<void>(carve::codec::node_conditions_patch({}, *node, "now"));

@@ -63,6 +63,48 @@ TEST(GpuObject, EveryChangeIsSeenInItsHalfOnly) {
   EXPECT_NE(parse_gpu_digest(text)->status, digest_of(gpu).status);
 }
 
+TEST(GpuObject, IsReadBackAsItWasWritten) {
+  auto gpu = some_gpu();
+  gpu.doors = {"dra", "slots"};
+  gpu.card.health = {false, "XID 79"};
+  gpu.card.numa_node = 1;
+  gpu.holders[0].ending = true;
+  auto init = gpu.holders[0];
+  init.slice.phase = Phase::kInit;
+  init.slice.exclusive = true;
+  init.slice.dialect = "gpushare";
+  init.slice.share = ShareClass::kBestEffort;
+  init.slice.card = CardId("GPU-1");
+  gpu.holders[0].slice.card = CardId("GPU-1");
+  gpu.holders.push_back(init);
+  std::size_t odd = 0;
+  const auto read = parse_gpu_object(stored(gpu), &odd);
+  ASSERT_TRUE(read) << read.error().what;
+  EXPECT_EQ(odd, 0U);
+  EXPECT_EQ(read->card, gpu.card);
+  EXPECT_EQ(read->doors, gpu.doors);
+  ASSERT_EQ(read->holders.size(), 2U);
+  EXPECT_EQ(read->holders[0].slice, gpu.holders[0].slice);
+  EXPECT_EQ(read->holders[1].slice, init.slice);
+  EXPECT_TRUE(read->holders[1].ending);
+  EXPECT_EQ(digest_of(*read).spec, digest_of(gpu).spec);
+}
+
+TEST(GpuObject, WhatCannotBeReadOfItIsCounted) {
+  auto text = stored(some_gpu());
+  text.replace(text.find("\"claim\""), 7, "\"ghost\"");
+  std::size_t odd = 0;
+  const auto read = parse_gpu_object(text, &odd);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(odd, 1U);
+  EXPECT_TRUE(read->holders.empty());
+  EXPECT_FALSE(parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n"}})", &odd));
+  const auto fresh =
+      parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5}})", &odd);
+  ASSERT_TRUE(fresh);
+  EXPECT_FALSE(fresh->card.health.ok) << "before its node has said how it is";
+}
+
 TEST(GpuObject, FreeIsWhatIsLeftAndNothingOfABrokenCard) {
   auto gpu = some_gpu();
   EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"77824",)"

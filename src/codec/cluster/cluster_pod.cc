@@ -1,0 +1,76 @@
+#include "codec/cluster/cluster_pod.h"
+
+#include <algorithm>
+
+#include "codec/dialects/pod_ask_json.h"
+#include "codec/json_read.h"
+#include "codec/record.h"
+
+namespace carve::codec {
+namespace {
+
+namespace json = boost::json;
+namespace read = json_read;
+
+json::object texts(const std::map<std::string, std::string>& all) {
+  json::object object;
+  for (const auto& [key, value] : all) object[key] = value;
+  return object;
+}
+
+bool any_started(const json::value& pod) {
+  for (const char* path : {"status.initContainerStatuses", "status.containerStatuses"}) {
+    const auto& list = read::list(pod, path);
+    if (std::any_of(list.begin(), list.end(), [](const json::value& status) {
+          return read::at(status, "state.running") != nullptr || read::at(status, "state.terminated") != nullptr ||
+                 read::number(status, "restartCount") > 0;
+        }))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<ClusterPod> parse_cluster_pod(std::string_view text) {
+  CARVE_TRY(const auto value, read::parse(text, "Pod"));
+  ClusterPod pod;
+  CARVE_TRY(pod.ask, pod_ask_from(value));
+  if (pod.ask.name.empty() || pod.ask.uid.empty())
+    return fail(Code::kInvalidArgument, "Pod: without metadata.name or metadata.uid");
+  pod.version = read::text(value, "metadata.resourceVersion");
+  pod.record = read::text_named(read::at(value, "metadata.annotations"), kRecordAnnotation);
+  pod.node = read::text(value, "spec.nodeName");
+  pod.scheduler = read::text(value, "spec.schedulerName");
+  pod.nominated = read::text(value, "status.nominatedNodeName");
+  pod.priority = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(read::number(value, "spec.priority"), INT32_MIN, INT32_MAX));
+  const auto phase = read::text(value, "status.phase");
+  pod.ended = phase == "Succeeded" || phase == "Failed";
+  pod.deleting = !read::text(value, "metadata.deletionTimestamp").empty();
+  pod.gated = !read::list(value, "spec.schedulingGates").empty();
+  pod.started = any_started(value);
+  return pod;
+}
+
+std::string binding_body(const ClusterPod& pod, std::string_view node,
+                         const std::map<std::string, std::string>& annotations) {
+  return json::serialize(json::object{
+      {"apiVersion", "v1"},
+      {"kind", "Binding"},
+      {"metadata", json::object{{"name", pod.ask.name},
+                                {"namespace", pod.ask.space},
+                                {"uid", pod.ask.uid},
+                                {"annotations", texts(annotations)}}},
+      {"target", json::object{{"apiVersion", "v1"},
+                              {"kind", "Node"},
+                              {"name", json::string_view(node.data(), node.size())}}}});
+}
+
+std::string annotations_patch(const ClusterPod& pod, const std::map<std::string, std::string>& annotations) {
+  return json::serialize(json::object{{"metadata", json::object{{"uid", pod.ask.uid},
+                                                                {"resourceVersion", pod.version},
+                                                                {"annotations", texts(annotations)}}}});
+}
+
+}  // namespace carve::codec
