@@ -1,0 +1,334 @@
+#include "app/control/cluster_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/policy/place_pod.h"
+
+// What the watches tell, and the ledgers that are made of it. What the binder sets aside: cluster_reserve.cc.
+namespace carve::control {
+
+KubeSink ClusterModel::nodes() {
+  return {[this](const auto& all) { replace_nodes(all); },
+          [this](const KubeChange& change) {
+            if (change.kind == KubeChange::Kind::kPut) return put_node(change.object);
+            const auto gone = codec::parse_cluster_node(change.object);
+            const std::lock_guard lock(mutex_);
+            if (!gone) return unreadable("Node", gone.error());
+            touch(gone->name).exists = false;
+          },
+          {}};
+}
+
+KubeSink ClusterModel::gpus() {
+  return {[this](const auto& all) { replace_gpus(all); },
+          [this](const KubeChange& change) {
+            if (change.kind == KubeChange::Kind::kPut) return put_gpu(change.object);
+            std::size_t odd = 0;
+            const auto gone = codec::parse_gpu_object(change.object, &odd);
+            const std::lock_guard lock(mutex_);
+            if (!gone) return unreadable("GPU", gone.error());
+            store_gpu(gone->name, std::nullopt);
+          },
+          {}};
+}
+
+KubeSink ClusterModel::pods() {
+  return {[this](const auto& all) { replace_pods(all); },
+          [this](const KubeChange& change) {
+            if (change.kind == KubeChange::Kind::kPut) return put_pod(change.object);
+            const auto gone = codec::parse_cluster_pod(change.object);
+            const std::lock_guard lock(mutex_);
+            if (!gone) return unreadable("Pod", gone.error());
+            store_pod(gone->ask.uid, nullptr);
+            drop_reservations(gone->ask.uid);
+          },
+          {}};
+}
+
+void ClusterModel::unreadable(const char* kind, const Error& error) {
+  ++figures_.unreadable;
+  log_.warn("an object of the API server cannot be read", {{"kind", kind}, {"error", error.what}});
+}
+
+NodeEntry& ClusterModel::touch(const std::string& node) {
+  dirty_.insert(node);
+  return nodes_[node];
+}
+
+void ClusterModel::put_node(const std::string& text) {
+  auto node = codec::parse_cluster_node(text);
+  const std::lock_guard lock(mutex_);
+  if (!node) return unreadable("Node", node.error());
+  // Heartbeats and conditions change nothing of ours.
+  const auto known = nodes_.find(node->name);
+  if (known != nodes_.end() && known->second.exists && known->second.node == *node) return;
+  NodeEntry& entry = touch(node->name);
+  entry.exists = true;
+  entry.node = std::move(*node);
+}
+
+void ClusterModel::replace_nodes(const std::vector<std::string>& all) {
+  std::vector<codec::ClusterNode> read;
+  for (const auto& text : all) {
+    auto node = codec::parse_cluster_node(text);
+    if (node) {
+      read.push_back(std::move(*node));
+    } else {
+      const std::lock_guard lock(mutex_);
+      unreadable("Node", node.error());
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  for (auto& [name, entry] : nodes_) {
+    if (std::exchange(entry.exists, false)) dirty_.insert(name);
+  }
+  for (auto& node : read) {
+    NodeEntry& entry = touch(node.name);
+    entry.exists = true;
+    entry.node = std::move(node);
+  }
+  nodes_synced_ = true;
+}
+
+void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
+  const auto before = gpu_node_.find(name);
+  if (before != gpu_node_.end() && (!gpu || gpu->object.node != before->second)) {
+    touch(before->second).gpus.erase(name);
+    gpu_node_.erase(before);
+  }
+  if (!gpu) return;
+  gpu_node_[name] = gpu->object.node;
+  NodeEntry& entry = touch(gpu->object.node);
+  // From now on this object speaks for them.
+  for (const auto& holder : gpu->object.holders) entry.lingering.erase(holder.slice.owner);
+  entry.gpus[name] = std::move(*gpu);
+}
+
+void ClusterModel::put_gpu(const std::string& text) {
+  GpuEntry gpu;
+  auto object = codec::parse_gpu_object(text, &gpu.odd);
+  const std::lock_guard lock(mutex_);
+  if (!object) return unreadable("GPU", object.error());
+  gpu.object = std::move(*object);
+  const auto name = gpu.object.name;
+  store_gpu(name, std::move(gpu));
+}
+
+void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
+  std::map<std::string, GpuEntry> read;
+  for (const auto& text : all) {
+    GpuEntry gpu;
+    auto object = codec::parse_gpu_object(text, &gpu.odd);
+    if (!object) {
+      const std::lock_guard lock(mutex_);
+      unreadable("GPU", object.error());
+      continue;
+    }
+    gpu.object = std::move(*object);
+    const auto name = gpu.object.name;
+    read[name] = std::move(gpu);
+  }
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> gone;
+  for (const auto& [name, node] : gpu_node_) {
+    if (!read.contains(name)) gone.push_back(name);
+  }
+  for (const auto& name : gone) store_gpu(name, std::nullopt);
+  for (auto& [name, gpu] : read) store_gpu(name, std::move(gpu));
+  gpus_synced_ = true;
+}
+
+/// What the pod held stays booked until its node has had the time to say that it is held.
+void ClusterModel::pod_gone(const KnownPod& pod) {
+  NodeEntry& entry = touch(pod.object.node);
+  if (entry.named(pod.owner())) return;
+  lingering_.insert(pod.object.node);
+  entry.lingering[pod.owner()] = {slices_of(*pod.record), pod.record->epoch, clock_.now() + kLinger};
+}
+
+void ClusterModel::store_pod(const std::string& uid, Pod pod) {
+  const auto known = pods_.find(uid);
+  const Pod before = known == pods_.end() ? nullptr : known->second;
+  const auto same = [&](const codec::ClusterPod& a, const codec::ClusterPod& b) {
+    return a.node == b.node && a.record == b.record && a.ended == b.ended;
+  };
+  if (before && pod && !pod->object.node.empty() && same(before->object, pod->object)) {
+    // Its status moved on: nothing that is booked changes.
+    known->second = nodes_[pod->object.node].pods[uid] = pod;
+    return;
+  }
+  if (before && !before->object.node.empty()) touch(before->object.node).pods.erase(uid);
+  if (pod) {
+    pods_[uid] = pod;
+    if (!pod->object.node.empty()) touch(pod->object.node).pods[uid] = pod;
+  } else if (before) {
+    pods_.erase(known);
+  }
+  if (before && before->holds() && !(pod && pod->holds())) pod_gone(*before);
+}
+
+void ClusterModel::put_pod(const std::string& text) {
+  auto object = codec::parse_cluster_pod(text);
+  if (!object) {
+    const std::lock_guard lock(mutex_);
+    return unreadable("Pod", object.error());
+  }
+  const auto uid = object->ask.uid;
+  const bool settled = !object->node.empty() || object->ended;
+  auto known = known_pod(std::move(*object), settings_);
+  const std::lock_guard lock(mutex_);
+  if (known) {
+    store_pod(uid, std::make_shared<const KnownPod>(std::move(*known)));
+  } else if (pods_.contains(uid)) {
+    store_pod(uid, nullptr);
+  }
+  if (settled) drop_reservations(uid);
+}
+
+void ClusterModel::replace_pods(const std::vector<std::string>& all) {
+  std::map<std::string, Pod> read;
+  std::set<std::string> settled;
+  for (const auto& text : all) {
+    auto object = codec::parse_cluster_pod(text);
+    if (!object) {
+      const std::lock_guard lock(mutex_);
+      unreadable("Pod", object.error());
+      continue;
+    }
+    const auto uid = object->ask.uid;
+    if (!object->node.empty() || object->ended) settled.insert(uid);
+    if (auto known = known_pod(std::move(*object), settings_))
+      read[uid] = std::make_shared<const KnownPod>(std::move(*known));
+  }
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> gone;
+  for (const auto& [uid, pod] : pods_) {
+    if (!read.contains(uid)) gone.push_back(uid);
+  }
+  // Room for a pod that this list does not have stays: the list may be older than the pod. The binder reads it.
+  for (const auto& uid : gone) store_pod(uid, nullptr);
+  for (const auto& [uid, pod] : read) store_pod(uid, pod);
+  for (const auto& uid : settled) drop_reservations(uid);
+  pods_synced_ = true;
+}
+
+bool ClusterModel::synced() const {
+  const std::lock_guard lock(mutex_);
+  return nodes_synced_ && gpus_synced_ && pods_synced_;
+}
+
+void ClusterModel::tell_conflicts(const std::string& node, const std::vector<Conflict>& before,
+                                  const std::vector<Conflict>& now) const {
+  for (const auto& one : now) {
+    if (std::find(before.begin(), before.end(), one) != before.end()) continue;
+    ++figures_.conflicts_seen;
+    log_.error("a decision does not fit",
+               {{"node", node},
+                {"owner", fmt::format("{} {}", to_string(one.owner.kind), one.owner.uid)},
+                {"card", one.card.str()},
+                {"why", one.why},
+                {"hint", "nothing new is put on that card until one of its owners goes"}});
+  }
+  for (const auto& one : before) {
+    if (std::find(now.begin(), now.end(), one) != now.end()) continue;
+    log_.info("a decision that did not fit is resolved", {{"node", node}, {"owner", one.owner.uid}});
+  }
+}
+
+void ClusterModel::refresh_node(const std::string& name, ClusterState* next) const {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end()) return;
+  NodeEntry& entry = found->second;
+  auto made = assemble(parts_of(entry));
+  ++figures_.rebuilt;
+  const auto odd = odd_records(entry);
+  made.conflicts.insert(made.conflicts.end(), odd.begin(), odd.end());
+  tell_conflicts(name, entry.conflicts, made.conflicts);
+  entry.conflicts = std::move(made.conflicts);
+  if (entry.exists && !entry.gpus.empty()) {
+    (*next)[name] = std::make_shared<const NodeState>(std::move(made.state));
+  } else {
+    next->erase(name);
+  }
+  if (entry.empty()) nodes_.erase(found);
+}
+
+void ClusterModel::end_lingering() const {
+  const auto now = clock_.now();
+  for (auto at = lingering_.begin(); at != lingering_.end();) {
+    const auto found = nodes_.find(*at);
+    bool left = false;
+    if (found != nodes_.end()) {
+      auto& gone = found->second.lingering;
+      if (std::erase_if(gone, [&](const auto& one) { return one.second.until <= now; }) > 0) dirty_.insert(*at);
+      left = !gone.empty();
+    }
+    at = left ? std::next(at) : lingering_.erase(at);
+  }
+}
+
+void ClusterModel::refresh() const {
+  end_lingering();
+  if (dirty_.empty()) return;
+  auto next = std::make_shared<ClusterState>(*published_);
+  for (const auto& name : dirty_) refresh_node(name, next.get());
+  dirty_.clear();
+  published_ = std::move(next);
+}
+
+std::shared_ptr<const ClusterState> ClusterModel::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  refresh();
+  return published_;
+}
+
+ClusterModel::Pod ClusterModel::pod(const std::string& uid) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = pods_.find(uid);
+  return found == pods_.end() ? nullptr : found->second;
+}
+
+std::vector<ClusterModel::Pod> ClusterModel::pods_where(bool (*wanted)(const KnownPod&)) const {
+  std::vector<Pod> chosen;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [uid, pod] : pods_) {
+    if (wanted(*pod)) chosen.push_back(pod);
+  }
+  return chosen;
+}
+
+std::vector<std::pair<std::string, Conflict>> ClusterModel::conflicts() const {
+  std::vector<std::pair<std::string, Conflict>> all;
+  const std::lock_guard lock(mutex_);
+  refresh();
+  for (const auto& [name, entry] : nodes_) {
+    for (const auto& one : entry.conflicts) all.emplace_back(name, one);
+  }
+  return all;
+}
+
+ClusterModel::Figures ClusterModel::figures() const {
+  const std::lock_guard lock(mutex_);
+  refresh();
+  Figures now = figures_;
+  now.nodes = published_->size();
+  for (const auto& [name, state] : *published_) {
+    now.cards += state->ledger.cards().size();
+    for (const auto& card : state->ledger.cards()) now.closed += card.card.closed.empty() ? 0 : 1;
+  }
+  for (const auto& [name, entry] : nodes_) {
+    now.conflicts += entry.conflicts.size();
+    now.reserved += entry.reserved.size();
+  }
+  for (const auto& [uid, pod] : pods_) {
+    now.holding += pod->holds() ? 1 : 0;
+    now.waiting += pod->waits() ? 1 : 0;
+    now.unplaced += pod->unplaced() ? 1 : 0;
+  }
+  return now;
+}
+
+}  // namespace carve::control

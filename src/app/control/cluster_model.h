@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "app/control/known_pod.h"
+#include "app/control/node_entry.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/cluster/assemble.h"
+#include "core/policy/policy.h"
+#include "port/kube_api.h"
+
+namespace carve::control {
+
+/// The whole cluster's ledger, out of Nodes, GPU objects and Pods as the API server tells them, and of what the
+/// binder has set aside. It is a function of the objects that are there now, not of the order in which they came: a
+/// node's ledger is made anew from its objects whenever one of them changed. Safe from any thread; the three sinks
+/// may be fed by three threads.
+///
+/// A slice is booked as long as anybody says that it is held: the record of a pod that has a node and has not ended;
+/// the GPU object of its card (the agent's word, which lets go when the last process has ended; claims of the DRA
+/// door are known by it alone); and for kLinger after a pod went whose slice its GPU object never named, since the
+/// agent writes each at most once in two seconds.
+class ClusterModel {
+ public:
+  static constexpr Clock::Duration kLinger = std::chrono::seconds(3);
+
+  ClusterModel(codec::DialectSettings settings, const Clock& clock, Log& log)
+      : settings_(settings), clock_(clock), log_(log) {}
+
+  /// What KubeApi::watch delivers of /api/v1/nodes, /apis/elasticgpu.io/v1alpha1/gpus and /api/v1/pods (of all
+  /// namespaces, without a selector). What cannot be read is counted and left out.
+  [[nodiscard]] KubeSink nodes();
+  [[nodiscard]] KubeSink gpus();
+  [[nodiscard]] KubeSink pods();
+
+  /// All three have been told whole once.
+  [[nodiscard]] bool synced() const;
+  /// The cluster as it is known now; what it points to never changes. Nodes that exist and have a card.
+  ///   cost    nothing while nothing changed; else the ledgers of the nodes that did, and a copy of the map
+  [[nodiscard]] std::shared_ptr<const ClusterState> snapshot() const;
+
+  using Pod = std::shared_ptr<const KnownPod>;
+  [[nodiscard]] Pod pod(const std::string& uid) const;  // nullptr: not known, or nothing to do with cards
+  /// Those that `wanted` says yes to, by UID.
+  [[nodiscard]] std::vector<Pod> pods_where(bool (*wanted)(const KnownPod&)) const;
+
+  /// Chooses cards for the pod on that node and sets them aside until settle(). Room that is set aside for this very
+  /// owner on that node already is given again as it is: a repeated write must say the same.
+  ///   errors  kNotFound: no such node, or no card on it; kFailedPrecondition: the pod has a node already; place()'s
+  [[nodiscard]] Result<Reservation> reserve(const std::string& node, const Owner& owner,
+                                            const std::vector<PartRequest>& parts, const PolicyRow& policy,
+                                            std::uint64_t epoch);
+  /// How the write ended for which reserve() set aside; each reserve() is settled once.
+  void settle(const std::string& node, const Owner& owner, Outcome outcome);
+  /// The room is free again, however the write ended: the caller knows that it cannot take effect any more.
+  void release(const std::string& node, const Owner& owner);
+  /// Set aside, nobody writes just now, and the pod's watch has not shown the record: since before `before`.
+  [[nodiscard]] std::vector<Reservation> unsettled(Clock::Time before) const;
+
+  /// What is held and cannot be, with the node; sorted.
+  [[nodiscard]] std::vector<std::pair<std::string, Conflict>> conflicts() const;
+
+  struct Figures {
+    std::size_t nodes = 0;  // with cards
+    std::size_t cards = 0;
+    std::size_t closed = 0;  // cards on which nothing new is put
+    std::size_t holding = 0;
+    std::size_t waiting = 0;
+    std::size_t unplaced = 0;
+    std::size_t reserved = 0;
+    std::size_t conflicts = 0;         // now
+    std::uint64_t conflicts_seen = 0;  // ever
+    std::uint64_t unreadable = 0;      // objects, ever
+    std::uint64_t rebuilt = 0;         // ledgers, ever
+  };
+  [[nodiscard]] Figures figures() const;
+
+ private:
+  void put_node(const std::string& text);
+  void put_gpu(const std::string& text);
+  void put_pod(const std::string& text);
+  void replace_nodes(const std::vector<std::string>& all);
+  void replace_gpus(const std::vector<std::string>& all);
+  void replace_pods(const std::vector<std::string>& all);
+  // The rest is called under the lock.
+  void unreadable(const char* kind, const Error& error);
+  void store_pod(const std::string& uid, Pod pod);
+  void pod_gone(const KnownPod& pod);
+  void free_room(const std::string& node, const Owner& owner);
+  void drop_reservations(const std::string& uid);
+  void store_gpu(const std::string& name, std::optional<GpuEntry> gpu);
+  NodeEntry& touch(const std::string& node);
+  void refresh() const;
+  void refresh_node(const std::string& name, ClusterState* next) const;
+  void end_lingering() const;
+  void tell_conflicts(const std::string& node, const std::vector<Conflict>& before,
+                      const std::vector<Conflict>& now) const;
+
+  const codec::DialectSettings settings_;
+  const Clock& clock_;
+  Log& log_;
+  mutable std::mutex mutex_;
+  bool nodes_synced_ = false;
+  bool gpus_synced_ = false;
+  bool pods_synced_ = false;
+  std::map<std::string, Pod> pods_;                         // by UID
+  std::map<std::string, std::string> gpu_node_;             // a GPU object's name → its node
+  std::map<std::string, std::set<std::string>> reserved_;   // by UID: the nodes where room is set aside
+  // Made anew lazily.
+  mutable std::map<std::string, NodeEntry> nodes_;
+  mutable std::set<std::string> dirty_;
+  mutable std::set<std::string> lingering_;  // nodes with pods that went and may still hold
+  mutable std::shared_ptr<const ClusterState> published_ = std::make_shared<ClusterState>();
+  mutable Figures figures_;
+};
+
+}  // namespace carve::control

@@ -1,0 +1,303 @@
+#include "app/control/cluster_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "app/control/testing/objects.h"
+
+namespace carve::control {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;  // NOLINT: the objects of the tests
+using ::testing::HasSubstr;
+
+/// What the API server would hold: a map per kind. The model is fed from it as a watch would.
+struct Server {
+  std::map<std::string, std::string> nodes;
+  std::map<std::string, std::string> gpus;
+  std::map<std::string, std::string> pods;
+};
+
+std::vector<std::string> values(const std::map<std::string, std::string>& objects) {
+  std::vector<std::string> all;
+  for (const auto& [name, text] : objects) all.push_back(text);
+  return all;
+}
+
+class Fed {
+ public:
+  ManualClock clock;
+  std::vector<std::string> lines;
+  Log log{[this](std::string_view line) { lines.emplace_back(line); }};
+  ClusterModel model{{}, clock, log};
+  KubeSink nodes = model.nodes();
+  KubeSink gpus = model.gpus();
+  KubeSink pods = model.pods();
+
+  void all(const Server& server) {
+    nodes.replace(values(server.nodes));
+    gpus.replace(values(server.gpus));
+    pods.replace(values(server.pods));
+  }
+  static void put(const KubeSink& sink, const std::string& object) { sink.change({KubeChange::Kind::kPut, object}); }
+  static void gone(const KubeSink& sink, const std::string& object) {
+    sink.change({KubeChange::Kind::kDeleted, object});
+  }
+  const CardState& card(const std::string& node, const std::string& uuid) {
+    held = model.snapshot();
+    return *held->at(node)->ledger.find(CardId(uuid));
+  }
+  Bytes used(const std::string& node, const std::string& uuid) { return card(node, uuid).use.memory; }
+  std::shared_ptr<const ClusterState> held;
+};
+
+class ClusterModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fed.nodes.replace({node_object("n1", R"("pool":"a")")});
+    fed.gpus.replace({gpu_object(card)});
+    fed.pods.replace({});
+  }
+  void say(std::vector<codec::GpuHolder> holders) {
+    card.holders = std::move(holders);
+    Fed::put(fed.gpus, gpu_object(card));
+  }
+  std::string bound(const std::string& uid, std::uint64_t gib = 4, const std::string& phase = "Running") {
+    return pod_object({.uid = uid, .node = "n1", .record = record_text({slice(uid, "GPU-0", gib)}), .phase = phase});
+  }
+  Fed fed;
+  codec::GpuObject card = gpu("n1", "GPU-0");
+};
+
+TEST_F(ClusterModelTest, SaysWhatIsThereOnceAllThreeWereTold) {
+  Fed other;
+  EXPECT_FALSE(other.model.synced());
+  other.nodes.replace({});
+  other.gpus.replace({});
+  EXPECT_FALSE(other.model.synced());
+  EXPECT_TRUE(fed.model.synced());
+  const auto state = fed.model.snapshot();
+  ASSERT_EQ(state->size(), 1U);
+  EXPECT_EQ(state->at("n1")->labels.at("pool"), "a");
+  Fed::gone(fed.nodes, node_object("n1"));
+  EXPECT_TRUE(fed.model.snapshot()->empty());
+  EXPECT_EQ(state->size(), 1U) << "a snapshot never changes";
+}
+
+TEST_F(ClusterModelTest, ARecordIsBookedFromTheBindingUntilItsNodeLetsGo) {
+  Fed::put(fed.pods, bound("a"));
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
+  say({holder(slice("a", "GPU-0", 4))});
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "one slice, two who say it";
+  Fed::gone(fed.pods, bound("a"));
+  fed.clock.advance(1h);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "the pod is gone, its processes are not";
+  say({});
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
+}
+
+TEST_F(ClusterModelTest, APodThatHasEndedFreesOnlyWhenItsNodeLetsGo) {
+  Fed::put(fed.pods, bound("a"));
+  say({holder(slice("a", "GPU-0", 4))});
+  Fed::put(fed.pods, bound("a", 4, "Succeeded"));
+  fed.clock.advance(1h);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
+  say({});
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
+}
+
+TEST_F(ClusterModelTest, WhatTheNodeHadNoTimeToNameLingers) {
+  Fed::put(fed.pods, bound("a"));
+  Fed::gone(fed.pods, bound("a"));
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
+  fed.clock.advance(ClusterModel::kLinger);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
+  Fed::put(fed.pods, bound("b"));
+  Fed::gone(fed.pods, bound("b"));
+  say({holder(slice("b", "GPU-0", 4))});
+  say({});
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes()) << "named late, and let go: nothing to wait for";
+}
+
+TEST_F(ClusterModelTest, SlicesOfClaimsCountToo) {
+  say({holder(slice("claim", "GPU-0", 10, OwnerKind::kClaim))});
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(10));
+  EXPECT_EQ(fed.model.figures().conflicts, 0U);
+}
+
+TEST_F(ClusterModelTest, ARecordThatDoesNotFitClosesTheCardAndIsNamed) {
+  Fed::put(fed.pods, bound("a", 10));
+  Fed::put(fed.pods, bound("b", 10));
+  const auto conflicts = fed.model.conflicts();
+  ASSERT_EQ(conflicts.size(), 1U);
+  EXPECT_EQ(conflicts[0].first, "n1");
+  EXPECT_EQ(conflicts[0].second.owner.uid, "b");
+  EXPECT_FALSE(fed.card("n1", "GPU-0").card.closed.empty());
+  EXPECT_EQ(fed.model.figures().closed, 1U);
+  ASSERT_EQ(fed.lines.size(), 1U);
+  EXPECT_THAT(fed.lines[0], HasSubstr("a decision does not fit"));
+  Fed::put(fed.pods, bound("b", 10, "Failed"));
+  fed.clock.advance(ClusterModel::kLinger);
+  EXPECT_TRUE(fed.model.conflicts().empty());
+  EXPECT_TRUE(fed.card("n1", "GPU-0").card.closed.empty());
+  EXPECT_EQ(fed.model.figures().conflicts_seen, 1U);
+}
+
+TEST_F(ClusterModelTest, ARecordOfAnotherPodOrACardThatIsNotThereIsAConflict) {
+  Fed::put(fed.pods, pod_object({.uid = "a", .node = "n1", .record = record_text({slice("b", "GPU-0", 4)})}));
+  Fed::put(fed.pods, pod_object({.uid = "c", .node = "n1", .record = record_text({slice("c", "GPU-7", 4)})}));
+  Fed::put(fed.pods, pod_object({.uid = "d", .node = "n1", .record = "{}"}));
+  EXPECT_EQ(fed.model.conflicts().size(), 3U);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
+}
+
+TEST_F(ClusterModelTest, ARecordWithoutANodeIsNobodysDecision) {
+  Fed::put(fed.pods, pod_object({.uid = "a", .record = record_text({slice("a", "GPU-0", 4)})}));
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
+  EXPECT_EQ(fed.model.figures().waiting, 1U);
+}
+
+TEST_F(ClusterModelTest, CardsOfTheOtherDoorAndUnreadableHoldersAreClosed) {
+  card.doors = {"dra"};
+  say({});
+  EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("DRA only"));
+  card.doors = {"dra", "slots"};
+  say({});
+  EXPECT_EQ(fed.card("n1", "GPU-0").card.closed, "");
+  card.holders = {holder(slice("x", "GPU-0", 1))};
+  auto text = gpu_object(card);
+  text.replace(text.find("\"pod\""), 5, "\"odd\"");
+  Fed::put(fed.gpus, text);
+  EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("cannot be read"));
+}
+
+TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
+  const std::vector<PartRequest> parts = known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {})->parts;
+  const Owner owner{OwnerKind::kPod, "a"};
+  const auto room = fed.model.reserve("n1", owner, parts, kPolicies[0], 7);
+  ASSERT_TRUE(room) << room.error().what;
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
+  EXPECT_EQ(fed.held->at("n1")->reserved, std::vector<Owner>{owner});
+  const auto again = fed.model.reserve("n1", owner, parts, kPolicies[1], 9);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->slices, room->slices);
+  EXPECT_EQ(again->epoch, 7U) << "a repeated write says the same";
+  fed.model.settle("n1", owner, Outcome::kFailed);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "the other write is on its way";
+  fed.model.settle("n1", owner, Outcome::kBound);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
+  EXPECT_EQ(fed.model.unsettled(fed.clock.now()).size(), 1U);
+  Fed::put(fed.pods, bound("a"));
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
+  EXPECT_TRUE(fed.held->at("n1")->reserved.empty());
+  EXPECT_EQ(fed.model.reserve("n1", owner, parts, kPolicies[0], 7).error().code, Code::kFailedPrecondition);
+}
+
+TEST_F(ClusterModelTest, RoomIsFreeAgainWhenTheWriteFailedOrThePodWent) {
+  const std::vector<PartRequest> parts = known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {})->parts;
+  const Owner owner{OwnerKind::kPod, "a"};
+  ASSERT_TRUE(fed.model.reserve("n1", owner, parts, kPolicies[0], 7));
+  fed.model.settle("n1", owner, Outcome::kFailed);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
+  ASSERT_TRUE(fed.model.reserve("n1", owner, parts, kPolicies[0], 7));
+  fed.model.settle("n1", owner, Outcome::kUnknown);
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "it may still take effect";
+  fed.pods.replace({});
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "the list may be older than the pod";
+  Fed::gone(fed.pods, pod_object({.uid = "a"}));
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
+}
+
+/// Histories of three streams that are told in any order, with whole lists in between, end where a list alone ends.
+TEST(ClusterModelHistories, EndInTheSameStateAsFromScratch) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const auto pick = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
+    Fed fed;
+    Server server;
+    // What each watch has still to deliver; each stream keeps its own order.
+    std::vector<std::vector<std::function<void()>>> streams(3);
+    std::vector<std::size_t> told(3, 0);
+    const auto deliver = [&](std::size_t i) {
+      if (told[i] < streams[i].size()) streams[i][told[i]++]();
+    };
+    const auto change = [&](std::size_t i, const KubeSink& sink, std::map<std::string, std::string>* objects,
+                            const std::string& name, const std::string& text) {
+      const bool there = objects->contains(name);
+      if (text.empty() && !there) return;
+      const auto old = there ? (*objects)[name] : std::string();
+      if (text.empty()) {
+        objects->erase(name);
+      } else {
+        (*objects)[name] = text;
+      }
+      const auto kind = text.empty() ? KubeChange::Kind::kDeleted : KubeChange::Kind::kPut;
+      streams[i].push_back([&sink, kind, object = text.empty() ? old : text] { sink.change({kind, object}); });
+    };
+    fed.all(server);
+    for (int step = 0; step < 60; ++step) {
+      const auto node = "n" + std::to_string(pick(2));
+      const auto uuid = node + "-GPU-" + std::to_string(pick(2));
+      const auto uid = "u" + std::to_string(pick(5));
+      const auto held = slice(uid, uuid, 1 + pick(9), pick(6) == 0 ? OwnerKind::kClaim : OwnerKind::kPod);
+      switch (pick(8)) {
+        case 0:
+          change(0, fed.nodes, &server.nodes, node, pick(4) == 0 ? "" : node_object(node));
+          break;
+        case 1:
+        case 2: {
+          auto object = gpu(node, uuid);
+          if (pick(2) == 0) object.holders = {holder(held)};
+          object.card.health.ok = pick(5) != 0;
+          change(1, fed.gpus, &server.gpus, object.name, pick(6) == 0 ? "" : gpu_object(object));
+          break;
+        }
+        case 3:
+        case 4:
+        case 5: {
+          auto mine = held;
+          mine.owner = {OwnerKind::kPod, uid};
+          PodText pod{.uid = uid};
+          pod.phase = pick(4) == 0 ? "Succeeded" : "Running";
+          if (pick(3) != 0) pod.node = node;
+          if (pick(4) != 0) pod.record = record_text({mine}, pick(3));
+          change(2, fed.pods, &server.pods, uid, pick(4) == 0 ? "" : pod_object(pod));
+          break;
+        }
+        case 6: {  // a watch begins anew: it tells all there is, and what was on its way is in it
+          const auto i = pick(3);
+          told[i] = streams[i].size();
+          if (i == 0) fed.nodes.replace(values(server.nodes));
+          if (i == 1) fed.gpus.replace(values(server.gpus));
+          if (i == 2) fed.pods.replace(values(server.pods));
+          break;
+        }
+        default:
+          fed.clock.advance(500ms);
+          (void)fed.model.snapshot();
+          break;
+      }
+      for (unsigned n = pick(4); n > 0; --n) deliver(pick(3));
+      for (const auto& [name, state] : *fed.model.snapshot()) ASSERT_TRUE(state->ledger.audit()) << "seed " << seed;
+    }
+    for (std::size_t i = 0; i < 3; ++i) {
+      while (told[i] < streams[i].size()) deliver(i);
+    }
+    fed.clock.advance(ClusterModel::kLinger);
+    Fed scratch;
+    scratch.all(server);
+    const auto is = fed.model.snapshot();
+    const auto should = scratch.model.snapshot();
+    ASSERT_EQ(is->size(), should->size()) << "seed " << seed;
+    for (const auto& [name, state] : *should) ASSERT_EQ(*is->at(name), *state) << "seed " << seed << ", node " << name;
+    ASSERT_EQ(fed.model.conflicts(), scratch.model.conflicts()) << "seed " << seed;
+    ASSERT_EQ(fed.model.figures().holding, scratch.model.figures().holding) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace carve::control

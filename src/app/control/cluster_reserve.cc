@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <utility>
+
+#include "app/control/cluster_model.h"
+#include "core/policy/place_pod.h"
+
+// Room that is set aside while a decision is being written.
+namespace carve::control {
+
+Result<Reservation> ClusterModel::reserve(const std::string& node, const Owner& owner,
+                                          const std::vector<PartRequest>& parts, const PolicyRow& policy,
+                                          std::uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  const auto known = pods_.find(owner.uid);
+  if (known != pods_.end() && !known->second->object.node.empty())
+    return fail(Code::kFailedPrecondition, "the pod is on node " + known->second->object.node + " already");
+  refresh();
+  const auto state = published_->find(node);
+  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
+  NodeEntry& entry = nodes_[node];
+  if (const auto found = entry.reserved.find(owner); found != entry.reserved.end()) {
+    ++found->second.asking;
+    found->second.since = clock_.now();
+    return found->second;
+  }
+  CARVE_TRY(auto slices, place_pod(state->second->ledger, state->second->links, owner, parts, policy));
+  Reservation room{node, owner, std::move(slices), epoch, clock_.now(), 1, false, false};
+  entry.reserved[owner] = room;
+  reserved_[owner.uid].insert(node);
+  dirty_.insert(node);
+  return room;
+}
+
+void ClusterModel::settle(const std::string& node, const Owner& owner, Outcome outcome) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = nodes_.find(node);
+  if (entry == nodes_.end()) return;
+  const auto found = entry->second.reserved.find(owner);
+  if (found == entry->second.reserved.end()) return;  // the watch was faster
+  Reservation& room = found->second;
+  room.asking = std::max(0, room.asking - 1);
+  room.unknown = room.unknown || outcome == Outcome::kUnknown;
+  room.bound = room.bound || outcome == Outcome::kBound;
+  if (room.asking == 0 && !room.unknown && !room.bound) free_room(node, owner);
+}
+
+void ClusterModel::release(const std::string& node, const Owner& owner) {
+  const std::lock_guard lock(mutex_);
+  free_room(node, owner);
+}
+
+void ClusterModel::free_room(const std::string& node, const Owner& owner) {
+  const auto entry = nodes_.find(node);
+  if (entry == nodes_.end() || entry->second.reserved.erase(owner) == 0) return;
+  dirty_.insert(node);
+  const auto where = reserved_.find(owner.uid);
+  if (where == reserved_.end()) return;
+  where->second.erase(node);
+  if (where->second.empty()) reserved_.erase(where);
+}
+
+/// The pod is somewhere, or over: what it holds is said by others now.
+void ClusterModel::drop_reservations(const std::string& uid) {
+  const auto where = reserved_.find(uid);
+  if (where == reserved_.end()) return;
+  for (const auto& node : where->second) touch(node).reserved.erase({OwnerKind::kPod, uid});
+  reserved_.erase(where);
+}
+
+std::vector<Reservation> ClusterModel::unsettled(Clock::Time before) const {
+  std::vector<Reservation> open;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [uid, where] : reserved_) {
+    for (const auto& node : where) {
+      const auto entry = nodes_.find(node);
+      if (entry == nodes_.end()) continue;
+      const auto found = entry->second.reserved.find({OwnerKind::kPod, uid});
+      if (found != entry->second.reserved.end() && found->second.asking == 0 && found->second.since <= before)
+        open.push_back(found->second);
+    }
+  }
+  return open;
+}
+
+}  // namespace carve::control

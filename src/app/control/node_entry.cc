@@ -1,0 +1,101 @@
+#include "app/control/node_entry.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace carve::control {
+namespace {
+
+LinkLevel level_named(std::string_view word) {
+  for (int level = 1; level <= static_cast<int>(LinkLevel::kNvLink); ++level) {
+    if (to_string(static_cast<LinkLevel>(level)) == word) return static_cast<LinkLevel>(level);
+  }
+  return LinkLevel::kUnknown;
+}
+
+LinkMatrix links_of(const NodeEntry& entry) {
+  std::vector<CardId> ids;
+  for (const auto& [name, gpu] : entry.gpus) ids.push_back(gpu.object.card.id);
+  LinkMatrix links(std::move(ids));
+  for (const auto& [name, gpu] : entry.gpus) {
+    for (const auto& link : gpu.object.links) {
+      links.set(gpu.object.card.id, CardId(link.uuid),
+                {level_named(link.level), static_cast<std::uint8_t>(link.lanes)});
+    }
+  }
+  return links;
+}
+
+Card card_of(const GpuEntry& gpu) {
+  Card card = gpu.object.card;
+  const auto& doors = gpu.object.doors;
+  if (gpu.odd > 0) {
+    card.closed = "closed: its GPU object names a holder that cannot be read";
+  } else if (!doors.empty() && std::find(doors.begin(), doors.end(), "slots") == doors.end()) {
+    card.closed = "given out by DRA only";
+  }
+  return card;
+}
+
+/// Adds what is not there yet: identity is (part, card).
+void add_slices(std::vector<Slice>* to, const std::vector<Slice>& more) {
+  for (const Slice& slice : more) {
+    if (std::none_of(to->begin(), to->end(),
+                     [&](const Slice& one) { return one.part == slice.part && one.card == slice.card; }))
+      to->push_back(slice);
+  }
+}
+
+}  // namespace
+
+bool NodeEntry::named(const Owner& owner) const {
+  return std::any_of(gpus.begin(), gpus.end(), [&](const auto& gpu) {
+    const auto& holders = gpu.second.object.holders;
+    return std::any_of(holders.begin(), holders.end(),
+                       [&](const codec::GpuHolder& holder) { return holder.slice.owner == owner; });
+  });
+}
+
+NodeParts parts_of(const NodeEntry& entry) {
+  NodeParts parts;
+  parts.labels = entry.node.labels;
+  parts.links = links_of(entry);
+  std::map<Owner, Booking> bookings;
+  const auto booking = [&](const Owner& owner, std::uint64_t epoch) -> Booking& {
+    Booking& one = bookings[owner];
+    one.owner = owner;
+    one.epoch = std::max(one.epoch, epoch);
+    return one;
+  };
+  // The decision's own words come first; the node's word adds what the decision does not say (any more).
+  for (const auto& [uid, pod] : entry.pods) {
+    if (pod->holds()) add_slices(&booking(pod->owner(), pod->record->epoch).slices, slices_of(*pod->record));
+  }
+  for (const auto& [name, gpu] : entry.gpus) {
+    parts.cards.push_back(card_of(gpu));
+    for (const auto& holder : gpu.object.holders) {
+      Booking& one = booking(holder.slice.owner, 0);
+      one.prepared = true;
+      add_slices(&one.slices, {holder.slice});
+    }
+  }
+  for (const auto& [owner, gone] : entry.lingering) add_slices(&booking(owner, gone.epoch).slices, gone.slices);
+  for (const auto& [owner, room] : entry.reserved) {
+    if (bookings.contains(owner)) continue;
+    Booking& one = booking(owner, room.epoch);
+    one.slices = room.slices;
+    one.reserved = true;
+  }
+  for (auto& [owner, one] : bookings) parts.bookings.push_back(std::move(one));
+  return parts;
+}
+
+std::vector<Conflict> odd_records(const NodeEntry& entry) {
+  std::vector<Conflict> odd;
+  for (const auto& [uid, pod] : entry.pods) {
+    if (!pod->odd_record.empty() && !pod->object.ended) odd.push_back({pod->owner(), {}, pod->odd_record});
+  }
+  return odd;
+}
+
+}  // namespace carve::control

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "app/control/known_pod.h"
+#include "base/clock.h"
+#include "codec/cluster/cluster_node.h"
+#include "codec/node/gpu_object.h"
+#include "core/cluster/assemble.h"
+
+namespace carve::control {
+
+/// How a write ended that a reservation was made for.
+enum class Outcome : std::uint8_t {
+  kFailed,   // it did not take effect and will not
+  kBound,    // it took effect; the watch will show it
+  kUnknown,  // it may still take effect
+};
+
+/// Room set aside for a pod on a node, before the API server knows.
+struct Reservation {
+  std::string node;
+  Owner owner;
+  std::vector<Slice> slices;
+  std::uint64_t epoch = 0;
+  Clock::Time since{};   // the last write's begin
+  int asking = 0;        // writes on their way
+  bool unknown = false;  // one of them ended so
+  bool bound = false;
+};
+
+struct GpuEntry {
+  codec::GpuObject object;
+  std::size_t odd = 0;  // holders that could not be read
+};
+
+/// A pod that went before its GPU object named it.
+struct Lingering {
+  std::vector<Slice> slices;
+  std::uint64_t epoch = 0;
+  Clock::Time until{};
+};
+
+/// All that is known of one node, as the API server's objects and the binder say it.
+struct NodeEntry {
+  bool exists = false;
+  codec::ClusterNode node;
+  std::map<std::string, GpuEntry> gpus;                        // by object name
+  std::map<std::string, std::shared_ptr<const KnownPod>> pods;  // bound here, by UID
+  std::map<Owner, Reservation> reserved;
+  std::map<Owner, Lingering> lingering;
+  std::vector<Conflict> conflicts;  // as last assembled
+
+  [[nodiscard]] bool empty() const { return !exists && gpus.empty() && pods.empty() && reserved.empty(); }
+  /// Some card's object says that this owner holds of it.
+  [[nodiscard]] bool named(const Owner& owner) const;
+};
+
+/// What assemble() is to make of it: every card, and every booking that anybody speaks of.
+[[nodiscard]] NodeParts parts_of(const NodeEntry& entry);
+
+/// Conflicts that no card has: records that are none.
+[[nodiscard]] std::vector<Conflict> odd_records(const NodeEntry& entry);
+
+}  // namespace carve::control
