@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "adapter/process/text_file.h"
 #include "cmd/config_lines.h"
 #include "core/policy/policy.h"
 
@@ -46,8 +47,13 @@ std::vector<std::string> ClusterConfig::totals() const {
 }
 
 Result<ClusterConfig> read_cluster_config(const std::string& path) {
+  CARVE_TRY(const auto text, read_text(path));
+  return parse_cluster_config(text, path);
+}
+
+Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source) {
   ClusterConfig config;
-  CARVE_TRY_VOID(each_setting(path, [&](const std::string& key, const std::string& value) {
+  CARVE_TRY_VOID(each_setting(text, source, [&](const std::string& key, const std::string& value) {
     return apply(key, value, &config);
   }));
   return config;

@@ -27,7 +27,9 @@ struct ClusterConfig {
 };
 
 /// Lines of `key = value`.
-///   errors  kInvalidArgument: every line that is wrong, with its number; unknown keys are wrong. kNotFound: no file
+///   errors  kInvalidArgument: every line that is wrong, with its number and `source`; unknown keys are wrong
+[[nodiscard]] Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source);
+/// The same of a file. kNotFound: there is none.
 [[nodiscard]] Result<ClusterConfig> read_cluster_config(const std::string& path);
 
 }  // namespace carve::cmd

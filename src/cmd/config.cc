@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "adapter/process/text_file.h"
 #include "cmd/config_lines.h"
 #include "cmd/options.h"
 #include "codec/quantity.h"
@@ -125,7 +126,8 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
 
 Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
                          HostOptions* options) {
-  return each_setting(path, [&](const std::string& key, const std::string& value) {
+  CARVE_TRY(const auto text, read_text(path));
+  return each_setting(text, path, [&](const std::string& key, const std::string& value) {
     const bool flag_wins = std::find(set_by_flag.begin(), set_by_flag.end(), key) != set_by_flag.end();
     return apply_line(key, value, flag_wins, options);
   });

@@ -4,8 +4,6 @@
 
 #include <sstream>
 
-#include "adapter/process/text_file.h"
-
 namespace carve::cmd {
 namespace {
 
@@ -18,9 +16,8 @@ std::string trimmed(const std::string& text) {
 }  // namespace
 
 Result<void> each_setting(
-    const std::string& path,
+    const std::string& text, const std::string& source,
     const std::function<Result<void>(const std::string& key, const std::string& value)>& apply) {
-  CARVE_TRY(const auto text, read_text(path));
   std::istringstream lines(text);
   std::string problems;
   int number = 0;
@@ -33,7 +30,7 @@ Result<void> each_setting(
     const auto applied = equals == std::string::npos
                              ? Result<void>(fail(Code::kInvalidArgument, "not of the form key = value"))
                              : apply(key, trimmed(line.substr(equals + 1)));
-    if (!applied) problems += fmt::format("\n  {}:{}: {}: {}", path, number, key, applied.error().what);
+    if (!applied) problems += fmt::format("\n  {}:{}: {}: {}", source, number, key, applied.error().what);
   }
   if (!problems.empty()) return fail(Code::kInvalidArgument, "configuration:" + problems);
   return {};

@@ -7,10 +7,10 @@
 
 namespace carve::cmd {
 
-/// Reads a file of `key = value` lines; # begins a comment. `apply` is called for each.
-///   errors  kNotFound, …: the file; kInvalidArgument: every line that is wrong or refused by `apply`, with its number
+/// Lines of `key = value`; # begins a comment. `apply` is called for each.
+///   errors  kInvalidArgument: every line that is wrong or refused by `apply`, with its number and `source`
 [[nodiscard]] Result<void> each_setting(
-    const std::string& path,
+    const std::string& text, const std::string& source,
     const std::function<Result<void>(const std::string& key, const std::string& value)>& apply);
 
 }  // namespace carve::cmd

@@ -18,6 +18,7 @@ struct Everything {
   RunOptions run;
   SliceOptions create, remove, list;
   ViewOptions inspect, top, doctor, version;
+  ClusterOptions cluster, explain;
   HostOptions agent, arbiter;
   NodeOptions node;
   std::string arbiter_trace;
@@ -210,11 +211,34 @@ void client_commands(CLI::App& app, Everything& all) {
   list->footer("Example:\n  carve slice list");
 }
 
-void view_commands(CLI::App& app, Everything& all) {
-  auto* inspect = app.add_subcommand("inspect", "cards and slices: granted, free, whose");
+void kubeconfig_flag(CLI::App* app, ClusterOptions* cluster) {
+  app->add_option("--kubeconfig", cluster->kubeconfig,
+                  "how to reach the API server; without: $KUBECONFIG, else ~/.kube/config")
+      ->type_name("FILE");
+}
+
+void cluster_commands(CLI::App& app, Everything& all) {
+  auto* inspect = app.add_subcommand("inspect", "cards and slices: granted, free, whose; of this machine or a cluster");
   host_flags(inspect, &all.inspect.host, false);
-  output_flag(inspect, &all.inspect.output, {"text", "json"});
-  inspect->footer("Examples:\n  carve inspect\n  carve inspect -o json");
+  output_flag(inspect, &all.cluster.output, {"text", "json", "yaml", "wide"});
+  inspect->add_flag("--cluster", all.cluster.wanted, "the whole cluster; `kubectl carve inspect` means that anyway");
+  kubeconfig_flag(inspect, &all.cluster);
+  inspect->add_option("NODE", all.cluster.name, "with --cluster: only this node's cards");
+  inspect->footer(
+      "Examples:\n  carve inspect\n  carve inspect -o json\n  carve inspect --cluster -o wide\n"
+      "  kubectl carve inspect n1");
+  auto* explain = app.add_subcommand("explain", "why a pod waits, and what would have to change; or what it got");
+  output_flag(explain, &all.explain.output, {"text", "json", "yaml"});
+  kubeconfig_flag(explain, &all.explain);
+  explain->add_option("-n,--namespace", all.explain.space, "the pod's namespace")
+      ->type_name("NAME")
+      ->capture_default_str();
+  explain->add_option("POD", all.explain.name, "the pod; NAMESPACE/POD works too")->required();
+  explain->footer(
+      "Examples:\n  carve explain train-0\n  kubectl carve explain -n ml train-0\n  carve explain ml/train-0 -o json");
+}
+
+void view_commands(CLI::App& app, Everything& all) {
   auto* top = app.add_subcommand("top", "who uses what now: wanted and delivered memory and compute");
   host_flags(top, &all.top.host, false);
   output_flag(top, &all.top.output, {"text", "json"});
@@ -292,6 +316,17 @@ Result<void> check_folders(const HostOptions& host) {
   return {};
 }
 
+int inspect_here_or_there(Everything& all) {
+  if (all.cluster.wanted || !all.cluster.kubeconfig.empty()) return inspect_cluster(all.cluster);
+  if (!all.cluster.name.empty())
+    return report({Code::kInvalidArgument, "inspect: a node is named, but not --cluster"}, kExitUsage);
+  if (all.cluster.output == "yaml" || all.cluster.output == "wide") {
+    return report({Code::kInvalidArgument, "inspect: -o " + all.cluster.output + " is for --cluster"}, kExitUsage);
+  }
+  all.inspect.output = all.cluster.output;
+  return inspect(all.inspect);
+}
+
 int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything& all) {
   struct Row {
     const char* name;
@@ -307,11 +342,12 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
       {"create", &all.create.host, [&] { return slice_create(all.create); }},
       {"delete", &all.remove.host, [&] { return slice_delete(all.remove); }},
       {"list", &all.list.host, [&] { return slice_list(all.list); }},
-      {"inspect", &all.inspect.host, [&] { return inspect(all.inspect); }},
+      {"inspect", &all.inspect.host, [&] { return inspect_here_or_there(all); }},
       {"top", &all.top.host, [&] { return top(all.top); }},
       {"doctor", &all.doctor.host, [&] { return doctor(all.doctor); }},
       {"version", &all.version.host, [&] { return version(all.version); }},
   };
+  if (name == "explain") return explain_pod(all.explain);
   if (name == "nvml-worker") return run_worker(all.worker_root, all.worker_host);
   if (name == "completion") {
     std::vector<CompletionNode> nodes;
@@ -361,8 +397,11 @@ int carve_main(int argc, char** argv) {
       "Start here:\n  carve up --simulate h200x2                       (or on a real card: carve up)\n"
       "  carve run --memory 4Gi --cores 30 -- python train.py\n  carve top");
   Everything all;
+  const std::string called = argc > 0 ? argv[0] : "";
+  all.cluster.wanted = called.substr(called.rfind('/') + 1) == "kubectl-carve";
   server_commands(app, all);
   client_commands(app, all);
+  cluster_commands(app, all);
   view_commands(app, all);
   // What comes after the first -- is the command, word by word, and no flag of ours.
   int ours = argc;

@@ -86,6 +86,15 @@ struct ViewOptions {
   bool node = false;  // doctor: also what a node of Kubernetes needs
 };
 
+/// What is asked of a whole cluster, with the right of whoever asks.
+struct ClusterOptions {
+  bool wanted = false;     // the cluster, not this machine
+  std::string kubeconfig;  // empty: $KUBECONFIG, ~/.kube/config, as kubectl
+  std::string space = "default";
+  std::string name;  // of the node (inspect: optional) or the pod (explain)
+  std::string output = "text";
+};
+
 /// The agent as a node of Kubernetes. Empty name: on a machine by itself, as `carve up` starts it.
 struct NodeOptions {
   std::string name;
@@ -108,6 +117,8 @@ int slice_create(const SliceOptions& options);
 int slice_delete(const SliceOptions& options);
 int slice_list(const SliceOptions& options);
 int inspect(const ViewOptions& options);
+int inspect_cluster(const ClusterOptions& options);
+int explain_pod(const ClusterOptions& options);
 int top(const ViewOptions& options);
 int doctor(const ViewOptions& options);
 int version(const ViewOptions& options);

@@ -51,7 +51,8 @@ SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const
   const auto compute = most(parts, [](const Request& r) { return r.compute.hundredths(); });
   if (!whole && compute > 1) {
     const auto found = largest_below(compute, [&](std::uint64_t cap) {
-      return fits_with([&](Request& r) { r.compute = std::min(r.compute, CoreShare(static_cast<std::uint32_t>(cap))); });
+      const CoreShare most_of_it(static_cast<std::uint32_t>(cap));
+      return fits_with([&](Request& r) { r.compute = std::min(r.compute, most_of_it); });
     });
     if (found) smaller.compute = static_cast<std::uint32_t>(*found);
   }

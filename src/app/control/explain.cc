@@ -1,0 +1,86 @@
+#include "app/control/explain.h"
+
+#include <algorithm>
+#include <map>
+
+#include "codec/record.h"
+
+namespace carve::control {
+namespace {
+
+/// The cluster as if the owner held nothing on that node.
+ClusterState without(const ClusterState& cluster, const Owner& owner, const std::string& node) {
+  ClusterState rest = cluster;
+  if (const auto found = rest.find(node); found != rest.end()) {
+    auto state = std::make_shared<NodeState>(*found->second);
+    state->ledger.remove_owner(owner);
+    std::erase(state->reserved, owner);
+    found->second = std::move(state);
+  }
+  return rest;
+}
+
+std::string state_of(const codec::ClusterPod& pod) {
+  if (pod.ended) return "has ended";
+  if (!pod.node.empty()) return "is on " + pod.node;
+  if (pod.gated) return "is held back by its author (schedulingGates)";
+  return "waits, on no node";
+}
+
+std::vector<codec::RefusedGroup> groups_of(const std::vector<RefusedNode>& refused) {
+  std::map<std::string, std::size_t> counts;
+  for (const auto& node : refused) ++counts[node.why];
+  std::vector<codec::RefusedGroup> groups;
+  for (const auto& [why, count] : counts) groups.push_back({count, why});
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return a.nodes > b.nodes; });
+  return groups;
+}
+
+void judge(const ClusterState& cluster, const Owner& owner, const PolicyRow& policy, codec::Explanation* said) {
+  std::vector<std::string> names;
+  for (const auto& [name, state] : cluster) names.push_back(name);
+  auto found = fit(cluster, owner, said->asks, names, policy);
+  std::sort(found.nodes.begin(), found.nodes.end(), [](const FittingNode& a, const FittingNode& b) {
+    return a.score != b.score ? a.score > b.score : a.node < b.node;
+  });
+  for (const auto& node : found.nodes) said->fits.push_back(node.node);
+  said->nodes = names.size();
+  said->refused = groups_of(found.refused);
+  said->final = std::all_of(found.refused.begin(), found.refused.end(), [](const RefusedNode& n) { return n.final; });
+  if (said->fits.empty()) said->smaller = what_would_fit(cluster, owner, said->asks, names, policy);
+}
+
+}  // namespace
+
+codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSettings& settings,
+                           const ClusterState& cluster, const PolicyRow& policy) {
+  codec::Explanation said;
+  said.space = pod.ask.space;
+  said.name = pod.ask.name;
+  said.node = pod.node;
+  said.state = state_of(pod);
+  said.ended = pod.ended;
+  said.policy = policy.name;
+  if (!pod.record.empty()) {
+    auto record = codec::decode_record(pod.record);
+    if (record) {
+      said.holds = std::move(record->parts);
+      said.epoch = record->epoch;
+    } else {
+      said.wrong = "its record cannot be read: " + record.error().what;
+    }
+  }
+  auto parts = codec::requests_of(pod.ask, settings);
+  if (!parts) {
+    said.wrong = parts.error().what;
+    return said;
+  }
+  said.asks = std::move(*parts);
+  if (said.asks.empty() || pod.ended) return said;
+  const Owner owner{OwnerKind::kPod, pod.ask.uid};
+  judge(without(cluster, owner, pod.node), owner, policy, &said);
+  return said;
+}
+
+}  // namespace carve::control

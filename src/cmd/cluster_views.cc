@@ -1,0 +1,93 @@
+#include <cstdio>
+#include <cstdlib>
+
+#include "adapter/kube/kube_client.h"
+#include "app/cli/cluster/explain.h"
+#include "app/cli/cluster/inspect.h"
+#include "app/cli/cluster/questions.h"
+#include "cmd/cluster_config.h"
+#include "cmd/options.h"
+#include "codec/cluster/notes.h"
+#include "codec/views/yaml.h"
+
+// The views of a whole cluster: `carve inspect --cluster`, `carve explain`, and the same as `kubectl carve …`.
+namespace carve::cmd {
+namespace {
+
+constexpr const char* kConfigMap = "/api/v1/namespaces/carve-system/configmaps/carve-cluster";
+
+/// As kubectl: the first file of $KUBECONFIG, else ~/.kube/config.
+std::string kubeconfig_of(const std::string& given) {
+  if (!given.empty()) return given;
+  if (const char* list = std::getenv("KUBECONFIG"); list != nullptr && *list != '\0')
+    return std::string(list).substr(0, std::string(list).find(':'));
+  const char* home = std::getenv("HOME");
+  return std::string(home == nullptr ? "" : home) + "/.kube/config";
+}
+
+/// How this installation reads requests. Who may not read that is told so, and the defaults are used.
+ClusterConfig config_of(KubeApi& api) {
+  const auto object = api.get(kConfigMap);
+  if (!object) {
+    if (object.error().code != Code::kNotFound)
+      std::fprintf(stderr, "carve: ConfigMap carve-system/carve-cluster: %s; defaults are assumed\n",
+                   object.error().what.c_str());
+    return {};
+  }
+  const auto config = parse_cluster_config(codec::config_map_value(*object, "cluster.conf"), "cluster.conf");
+  if (config) return *config;
+  std::fprintf(stderr, "carve: %s; defaults are assumed\n", config.error().what.c_str());
+  return {};
+}
+
+int print(const std::string& json, const std::string& output) {
+  if (output == "json") {
+    std::printf("%s\n", json.c_str());
+    return kExitOk;
+  }
+  const auto yaml = codec::yaml_of_json(json);
+  if (!yaml) return report(yaml.error());
+  std::printf("%s", yaml->c_str());
+  return kExitOk;
+}
+
+/// Asks and prints. `ask` gets the access, `render` the answer and the output's name.
+template <class Ask, class Render>
+int answer(const ClusterOptions& options, const Ask& ask, const Render& render) {
+  SystemClock clock;
+  Log log;
+  const auto file = kubeconfig_of(options.kubeconfig);
+  auto api = kube::open(file, clock, log);
+  if (!api) return report(fail_in("kubeconfig " + file, api.error()).value());
+  const ClusterConfig config = config_of(**api);
+  const auto policy = policy_named(config.policy);
+  if (!policy) return report(policy.error());
+  const auto answered = ask(cli::ClusterAccess{**api, clock, log, config.dialects(), **policy});
+  if (!answered) return report(answered.error());
+  if (options.output == "json" || options.output == "yaml") return print(codec::to_json(*answered), options.output);
+  std::printf("%s", render(*answered).c_str());
+  return kExitOk;
+}
+
+}  // namespace
+
+int inspect_cluster(const ClusterOptions& options) {
+  return answer(
+      options, [&](const cli::ClusterAccess& access) { return cli::ask_cluster(access, options.name); },
+      [&](const codec::ClusterView& view) { return cli::render_cluster(view, options.output == "wide"); });
+}
+
+int explain_pod(const ClusterOptions& options) {
+  std::string space = options.space;
+  std::string name = options.name;
+  if (name.rfind("pod/", 0) == 0) name = name.substr(4);
+  if (const auto slash = name.find('/'); slash != std::string::npos) {
+    space = name.substr(0, slash);
+    name = name.substr(slash + 1);
+  }
+  return answer(
+      options, [&](const cli::ClusterAccess& access) { return cli::ask_pod(access, space, name); },
+      [](const codec::Explanation& said) { return cli::render_explanation(said); });
+}
+
+}  // namespace carve::cmd

@@ -1,0 +1,83 @@
+#include "codec/views/explanation.h"
+
+#include <boost/json.hpp>
+
+namespace carve::codec {
+namespace {
+
+namespace json = boost::json;
+
+json::string_view word(std::string_view text) { return {text.data(), text.size()}; }
+
+json::object value_of(const PartRequest& part) {
+  const Request& request = part.request;
+  json::object out{{"part", part.part},
+                   {"init", part.phase == Phase::kInit},
+                   {"cards", request.count},
+                   {"whole", request.whole},
+                   {"cores", request.compute.hundredths()},
+                   {"share", word(to_string(request.share))},
+                   {"priority", word(to_string(request.priority))},
+                   {"dialect", request.dialect}};
+  if (request.memory.is_percent()) {
+    out["memory_percent"] = request.memory.percent();
+  } else {
+    out["memory_bytes"] = request.memory.bytes().count();
+  }
+  return out;
+}
+
+json::array values_of(const std::vector<RecordPart>& parts) {
+  json::array out;
+  for (const auto& part : parts) {
+    for (const auto& card : part.cards) {
+      out.push_back(json::object{{"part", part.part},
+                                 {"card", card.card.str()},
+                                 {"memory_bytes", card.memory.count()},
+                                 {"cores", card.compute.hundredths()},
+                                 {"whole", part.whole},
+                                 {"share", word(to_string(part.share))},
+                                 {"priority", word(to_string(part.priority))},
+                                 {"dialect", part.dialect}});
+    }
+  }
+  return out;
+}
+
+json::object value_of(const SmallerAsk& smaller) {
+  json::object out;
+  if (smaller.memory) out["memory_bytes"] = smaller.memory->count();
+  if (smaller.compute) out["cores"] = *smaller.compute;
+  if (smaller.cards) out["cards"] = *smaller.cards;
+  return out;
+}
+
+}  // namespace
+
+std::string to_json(const Explanation& explanation) {
+  json::array asks;
+  for (const auto& part : explanation.asks) asks.push_back(value_of(part));
+  json::array fits;
+  for (const auto& node : explanation.fits) fits.emplace_back(node);
+  json::array refused;
+  for (const auto& group : explanation.refused)
+    refused.push_back(json::object{{"nodes", group.nodes}, {"why", group.why}});
+  return json::serialize(json::object{{"namespace", explanation.space},
+                                      {"name", explanation.name},
+                                      {"node", explanation.node},
+                                      {"state", explanation.state},
+                                      {"ended", explanation.ended},
+                                      {"wrong", explanation.wrong},
+                                      {"asks", std::move(asks)},
+                                      {"holds", values_of(explanation.holds)},
+                                      {"epoch", explanation.epoch},
+                                      {"policy", explanation.policy},
+                                      {"nodes", explanation.nodes},
+                                      {"fits", std::move(fits)},
+                                      {"refused", std::move(refused)},
+                                      {"final", explanation.final},
+                                      {"would_fit", value_of(explanation.smaller)},
+                                      {"scheduler_says", explanation.scheduler_says}});
+}
+
+}  // namespace carve::codec
