@@ -40,6 +40,7 @@ std::string Extender::filter(std::string_view call) const {
     answer.error = asked.error().what;
     return codec::to_json(answer, {});
   }
+  if (watcher_) watcher_(asked->fit);
   for (const auto& node : asked->fit.nodes) answer.names.push_back(node.node);
   for (const auto& node : asked->fit.refused)
     (node.final ? answer.hopeless : answer.failed)[node.node] = node.why;

@@ -18,8 +18,10 @@ class Extender {
  public:
   /// `snapshot` gives the cluster as it is known now; what it points to never changes.
   using Snapshot = std::function<std::shared_ptr<const ClusterState>()>;
-  Extender(codec::DialectSettings settings, const PolicyRow& policy, Snapshot snapshot)
-      : settings_(settings), policy_(policy), snapshot_(std::move(snapshot)) {}
+  /// Is told of every filter call what came of it.
+  using Watcher = std::function<void(const Fit&)>;
+  Extender(codec::DialectSettings settings, const PolicyRow& policy, Snapshot snapshot, Watcher watcher = {})
+      : settings_(settings), policy_(policy), snapshot_(std::move(snapshot)), watcher_(std::move(watcher)) {}
 
   /// Every node that serves the pod, and for each other one why not: hopeless ones apart, for which
   /// nobody is evicted. A pod that asks for nothing of ours may go anywhere. What is wrong with the
@@ -35,6 +37,7 @@ class Extender {
   codec::DialectSettings settings_;
   const PolicyRow& policy_;
   Snapshot snapshot_;
+  Watcher watcher_;
 };
 
 }  // namespace carve::control

@@ -1,0 +1,96 @@
+#include "app/control/metrics.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace carve::control {
+namespace {
+
+using Kind = codec::MetricsText::Kind;
+
+constexpr std::array<std::string_view, ControlMetrics::kVerbs> kVerbNames = {
+    "filter", "prioritize", "bind", "preempt", "mutate", "validate", "read", "other"};
+constexpr std::array<std::string_view, 3> kOutcomeNames = {"ok", "refused", "failed"};
+
+}  // namespace
+
+void Durations::observe(std::chrono::nanoseconds took) {
+  const double seconds = std::chrono::duration<double>(took).count();
+  const auto place = std::lower_bound(kBounds.begin(), kBounds.end(), seconds) - kBounds.begin();
+  counts_[static_cast<std::size_t>(place)].fetch_add(1, std::memory_order_relaxed);
+  sum_ns_.fetch_add(static_cast<std::uint64_t>(took.count()), std::memory_order_relaxed);
+}
+
+void Durations::write(std::string_view verb, codec::MetricsText* text) const {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    sum += counts_[i].load(std::memory_order_relaxed);
+    const auto bound = i < kBounds.size() ? codec::metrics_number(kBounds[i]) : std::string("+Inf");
+    text->sample(sum, {{"verb", verb}, {"le", bound}}, "_bucket");
+  }
+  text->sample(static_cast<double>(sum_ns_.load(std::memory_order_relaxed)) / 1e9, {{"verb", verb}}, "_sum");
+  text->sample(sum, {{"verb", verb}}, "_count");
+}
+
+void ControlMetrics::observe(Verb verb, Outcome outcome, std::chrono::nanoseconds took) {
+  auto& one = verbs_[static_cast<std::size_t>(verb)];
+  one.outcomes[static_cast<std::size_t>(outcome)].fetch_add(1, std::memory_order_relaxed);
+  one.durations.observe(took);
+}
+
+void ControlMetrics::observe_filter(const Fit& fit) {
+  const auto never = static_cast<std::uint64_t>(
+      std::count_if(fit.refused.begin(), fit.refused.end(), [](const RefusedNode& node) { return node.final; }));
+  nodes_fit_.fetch_add(fit.nodes.size(), std::memory_order_relaxed);
+  nodes_full_.fetch_add(fit.refused.size() - never, std::memory_order_relaxed);
+  nodes_never_.fetch_add(never, std::memory_order_relaxed);
+}
+
+void ControlMetrics::write(codec::MetricsText* text) const {
+  text->family("carve_control_requests_total", Kind::kCounter,
+               "Requests by verb and outcome; refused: answered well, with a no.");
+  for (std::size_t v = 0; v < kVerbs; ++v) {
+    for (std::size_t o = 0; o < kOutcomeNames.size(); ++o)
+      text->sample(verbs_[v].outcomes[o].load(std::memory_order_relaxed),
+                   {{"verb", kVerbNames[v]}, {"outcome", kOutcomeNames[o]}});
+  }
+  text->family("carve_control_request_duration_seconds", Kind::kHistogram, "From the whole request to its answer.");
+  for (std::size_t v = 0; v < kVerbs; ++v) verbs_[v].durations.write(kVerbNames[v], text);
+  text->family("carve_control_filter_nodes_total", Kind::kCounter,
+               "Nodes in filter calls: fits; full: slices that go would change it; never: nothing would.");
+  text->sample(nodes_fit_.load(), {{"class", "fits"}});
+  text->sample(nodes_full_.load(), {{"class", "full"}});
+  text->sample(nodes_never_.load(), {{"class", "never"}});
+}
+
+void write_cards(const ClusterState& cluster, codec::MetricsText* text) {
+  struct Row {
+    std::string_view name;
+    std::string_view help;
+    double (*value)(const CardState&);
+  };
+  static constexpr Row kRows[] = {
+      {"carve_card_memory_bytes", "The card's memory.",
+       [](const CardState& card) { return static_cast<double>(card.card.memory.count()); }},
+      {"carve_card_memory_granted_bytes", "Memory of the card that slices hold.",
+       [](const CardState& card) { return static_cast<double>(card.use.memory.count()); }},
+      {"carve_card_compute_ratio", "The card's compute: 1.",
+       [](const CardState& card) { return card.card.compute.hundredths() / 100.0; }},
+      {"carve_card_compute_guaranteed_ratio", "Compute of the card that slices are guaranteed.",
+       [](const CardState& card) { return card.use.compute.hundredths() / 100.0; }},
+      {"carve_card_slices", "Slices on the card.",
+       [](const CardState& card) { return static_cast<double>(card.use.slices); }},
+      {"carve_card_exclusive", "1: somebody has the card alone.",
+       [](const CardState& card) { return card.use.exclusive ? 1.0 : 0.0; }},
+      {"carve_card_healthy", "1: the card is healthy.",
+       [](const CardState& card) { return card.card.health.ok ? 1.0 : 0.0; }}};
+  for (const auto& row : kRows) {
+    text->family(row.name, Kind::kGauge, row.help);
+    for (const auto& [node, state] : cluster) {
+      for (const auto& card : state->ledger.cards())
+        text->sample(row.value(card), {{"node", node}, {"uuid", card.card.id.str()}, {"model", card.card.model}});
+    }
+  }
+}
+
+}  // namespace carve::control

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "codec/metrics/metrics_text.h"
+#include "core/cluster/cluster.h"
+
+namespace carve::control {
+
+/// How long things took, in buckets. Safe from any thread, no lock.
+class Durations {
+ public:
+  /// Upper bounds in seconds, from the fastest filter call to the longest wait for the API server.
+  static constexpr std::array<double, 14> kBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+                                                     0.1,    0.25,  0.5,    1,     2.5,  5,     10};
+  void observe(std::chrono::nanoseconds took);
+  /// Into the family that was begun, beside a label `verb`.
+  void write(std::string_view verb, codec::MetricsText* text) const;
+
+ private:
+  std::array<std::atomic<std::uint64_t>, kBounds.size() + 1> counts_{};
+  std::atomic<std::uint64_t> sum_ns_ = 0;
+};
+
+/// What control counts of its own work. Safe from any thread.
+class ControlMetrics {
+ public:
+  enum class Verb : std::uint8_t { kFilter, kPrioritize, kBind, kPreempt, kMutate, kValidate, kRead, kOther };
+  static constexpr std::size_t kVerbs = 8;
+  /// How a request ended. What was answered well may still be a refusal.
+  enum class Outcome : std::uint8_t { kOk, kRefused, kFailed };
+
+  void observe(Verb verb, Outcome outcome, std::chrono::nanoseconds took);
+  /// The nodes of one filter call, by what became of them.
+  void observe_filter(const Fit& fit);
+
+  /// All of the above, as families.
+  void write(codec::MetricsText* text) const;
+
+ private:
+  struct PerVerb {
+    std::array<std::atomic<std::uint64_t>, 3> outcomes{};
+    Durations durations;
+  };
+  std::array<PerVerb, kVerbs> verbs_;
+  std::atomic<std::uint64_t> nodes_fit_ = 0;
+  std::atomic<std::uint64_t> nodes_full_ = 0;
+  std::atomic<std::uint64_t> nodes_never_ = 0;
+};
+
+/// Per card of the cluster: what it has and what is granted of it, for dashboards and alerts.
+void write_cards(const ClusterState& cluster, codec::MetricsText* text);
+
+}  // namespace carve::control

@@ -1,0 +1,140 @@
+#include "app/control/routes.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace carve::control {
+namespace {
+
+using Outcome = ControlMetrics::Outcome;
+using Verb = ControlMetrics::Verb;
+
+HttpReply plain(int status, std::string text) { return {status, "text/plain; charset=utf-8", std::move(text) + "\n"}; }
+
+Answered json(std::string text) { return {{200, "application/json", std::move(text)}, Outcome::kOk}; }
+
+/// Of an extender's answer: whether it says no. Its `Error` stands at the end, and is empty when all is well.
+Outcome outcome_of_extender(std::string_view text) {
+  const auto at = text.rfind("\"Error\":");
+  if (at == std::string_view::npos) return Outcome::kOk;
+  return text.substr(at + 8, 2) == "\"\"" ? Outcome::kOk : Outcome::kRefused;
+}
+
+Outcome outcome_of_review(std::string_view text) {
+  return text.find("\"allowed\":true") == std::string_view::npos ? Outcome::kRefused : Outcome::kOk;
+}
+
+Route post(std::string path, Asker asker, Verb verb, Answers::Text answer, Outcome (*outcome)(std::string_view)) {
+  Route route{"POST", std::move(path), false, asker, false, verb, {}};
+  route.answer = [answer = std::move(answer), outcome](const HttpAsk& ask) {
+    auto answered = json(answer(ask.body));
+    answered.outcome = outcome(answered.reply.body);
+    return answered;
+  };
+  return route;
+}
+
+/// The same for what looks at the cluster: 503 while that is not known, which the scheduler tries again.
+Route post_synced(std::string path, Verb verb, const Answers& answers, const Answers::Text& answer) {
+  auto route = post(std::move(path), Asker::kScheduler, verb, answer, outcome_of_extender);
+  route.answer = [inner = std::move(route.answer), synced = answers.synced](const HttpAsk& ask) {
+    if (synced()) return inner(ask);
+    return Answered{plain(503, "the cluster is not known yet: the first lists have not come"), Outcome::kFailed};
+  };
+  return route;
+}
+
+Route get(std::string path, Asker asker, Verb verb, std::function<Answered(const HttpAsk&)> answer) {
+  return {"GET", std::move(path), false, asker, false, verb, std::move(answer)};
+}
+
+}  // namespace
+
+const Route* Routes::find(const HttpAsk& ask, bool* path_known) const {
+  *path_known = false;
+  for (const auto& row : rows_) {
+    const bool under = row.below && ask.path.size() > row.path.size() + 1 && ask.path.starts_with(row.path) &&
+                       ask.path[row.path.size()] == '/';
+    if (ask.path != row.path && !under) continue;
+    *path_known = true;
+    if (ask.method == row.method) return &row;
+  }
+  return nullptr;
+}
+
+bool Routes::may(const Route& route, const HttpAsk& ask) const {
+  switch (route.asker) {
+    case Asker::kAnybody: return true;
+    case Asker::kKnown: return !ask.peer.empty();
+    case Asker::kScheduler: return !scheduler_.empty() && ask.peer == scheduler_;
+  }
+  return false;
+}
+
+bool Routes::waits(const HttpAsk& ask) const {
+  bool known = false;
+  const Route* route = find(ask, &known);
+  return route != nullptr && route->waits && may(*route, ask);
+}
+
+HttpReply Routes::answer(const HttpAsk& ask) const {
+  bool known = false;
+  const Route* route = find(ask, &known);
+  const auto begin = clock_.now();
+  const auto refuse = [&](int status, std::string text) {
+    metrics_.observe(Verb::kOther, Outcome::kRefused, clock_.now() - begin);
+    return plain(status, std::move(text));
+  };
+  if (!known) return refuse(404, "there is nothing at this path");
+  if (route == nullptr) return refuse(405, "this path does not know that method");
+  if (!may(*route, ask)) {
+    return refuse(403, ask.peer.empty() ? "a client certificate of carve-control's authority is needed"
+                                        : "this is not for " + ask.peer.substr(0, 64));
+  }
+  auto answered = route->answer(ask);
+  metrics_.observe(route->verb, answered.outcome, clock_.now() - begin);
+  return std::move(answered.reply);
+}
+
+std::vector<Route> secure_routes(const Answers& answers) {
+  std::vector<Route> rows;
+  rows.push_back(post_synced("/scheduler/filter", Verb::kFilter, answers, answers.filter));
+  rows.push_back(post_synced("/scheduler/prioritize", Verb::kPrioritize, answers, answers.prioritize));
+  if (answers.preempt) rows.push_back(post_synced("/scheduler/preempt", Verb::kPreempt, answers, answers.preempt));
+  if (answers.bind) {
+    rows.push_back(post_synced("/scheduler/bind", Verb::kBind, answers, answers.bind));
+    rows.back().waits = true;
+  }
+  rows.push_back(post("/webhook/mutate", Asker::kAnybody, Verb::kMutate, answers.mutate, outcome_of_review));
+  rows.push_back(post("/webhook/validate", Asker::kAnybody, Verb::kValidate, answers.validate, outcome_of_review));
+  rows.push_back(get("/v1/cluster", Asker::kKnown, Verb::kRead,
+                     [cluster = answers.cluster](const HttpAsk&) { return json(cluster()); }));
+  return rows;
+}
+
+std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
+  std::vector<Route> rows;
+  rows.push_back(get("/healthz", Asker::kAnybody, Verb::kOther,
+                     [](const HttpAsk&) { return Answered{plain(200, "ok"), Outcome::kOk}; }));
+  rows.push_back(get("/readyz", Asker::kAnybody, Verb::kOther, [not_ready = answers.not_ready](const HttpAsk&) {
+    auto why = not_ready();
+    const bool ready = why.empty();
+    return Answered{plain(ready ? 200 : 503, ready ? "ok" : std::move(why)), ready ? Outcome::kOk : Outcome::kFailed};
+  }));
+  rows.push_back(get("/metrics", Asker::kAnybody, Verb::kOther, [metrics = answers.metrics](const HttpAsk&) {
+    return Answered{{200, std::string(codec::kMetricsType), metrics()}, Outcome::kOk};
+  }));
+  if (!gpushare) return rows;
+  auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.filter);
+  filter.asker = Asker::kAnybody;  // as the system that it stands in for; it tells, and changes nothing
+  rows.push_back(std::move(filter));
+  const std::string path = "/gpushare-scheduler/inspect";
+  const auto inspect = [inspect = answers.gpushare_inspect, path](const HttpAsk& ask) {
+    return json(inspect(ask.path.size() > path.size() ? std::string_view(ask.path).substr(path.size() + 1) : ""));
+  };
+  rows.push_back(get(path, Asker::kAnybody, Verb::kRead, inspect));
+  rows.back().below = true;
+  return rows;
+}
+
+}  // namespace carve::control

@@ -1,0 +1,61 @@
+#include "codec/metrics/metrics_text.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace carve::codec {
+namespace {
+
+using Kind = MetricsText::Kind;
+
+TEST(MetricsText, FamiliesAndSamples) {
+  MetricsText text;
+  text.family("a_total", Kind::kCounter, "How many.");
+  text.sample(std::uint64_t{3}, {{"verb", "filter"}, {"code", "200"}});
+  text.sample(std::uint64_t{18446744073709551615U});
+  text.family("b_seconds", Kind::kHistogram, "How long.");
+  text.sample(std::uint64_t{1}, {{"le", "0.005"}}, "_bucket");
+  text.sample(0.25, {}, "_sum");
+  EXPECT_EQ(text.text(),
+            "# HELP a_total How many.\n# TYPE a_total counter\na_total{verb=\"filter\",code=\"200\"} 3\n"
+            "a_total 18446744073709551615\n"
+            "# HELP b_seconds How long.\n# TYPE b_seconds histogram\nb_seconds_bucket{le=\"0.005\"} 1\n"
+            "b_seconds_sum 0.25\n");
+}
+
+TEST(MetricsText, WhatWouldEndAValueIsEscaped) {
+  MetricsText text;
+  text.family("a", Kind::kGauge, "A \\ and\nan \"end\".");
+  text.sample(1.0, {{"x", "q\" b\\ n\n} 5"}});
+  EXPECT_EQ(text.text(), "# HELP a A \\\\ and\\nan \"end\".\n# TYPE a gauge\na{x=\"q\\\" b\\\\ n\\n} 5\"} 1\n");
+}
+
+TEST(MetricsText, WhatIsNoUtf8DoesNotSpoilTheScrape) {
+  const auto value = [](std::string_view x) {
+    MetricsText text;
+    text.sample(1.0, {{"x", x}});
+    return text.text().substr(4, text.text().size() - 9);
+  };
+  EXPECT_EQ(value("größe 🚀"), "größe 🚀");
+  EXPECT_EQ(value("\xff"), "?");
+  EXPECT_EQ(value("a\xc3"), "a?");              // cut off
+  EXPECT_EQ(value("\xc0\xaf"), "??");           // overlong
+  EXPECT_EQ(value("\xe0\x80\xaf"), "???");      // overlong
+  EXPECT_EQ(value("\xed\xa0\x80"), "???");      // a surrogate
+  EXPECT_EQ(value("\xf4\x90\x80\x80"), "????");  // beyond the end
+  EXPECT_EQ(value("\xf5\x80\x80\x80"), "????");
+  EXPECT_EQ(value("\xe2\x82x"), "??x");
+}
+
+TEST(MetricsText, Numbers) {
+  EXPECT_EQ(metrics_number(0.1), "0.1");
+  EXPECT_EQ(metrics_number(1e21), "1e+21");
+  EXPECT_EQ(metrics_number(-2), "-2");
+  EXPECT_EQ(metrics_number(std::numeric_limits<double>::infinity()), "+Inf");
+  EXPECT_EQ(metrics_number(-std::numeric_limits<double>::infinity()), "-Inf");
+  EXPECT_EQ(metrics_number(std::numeric_limits<double>::quiet_NaN()), "NaN");
+}
+
+}  // namespace
+}  // namespace carve::codec

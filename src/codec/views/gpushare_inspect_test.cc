@@ -1,0 +1,64 @@
+#include "codec/views/gpushare_inspect.h"
+
+#include <gtest/gtest.h>
+
+namespace carve::codec {
+namespace {
+
+GpuObject card(const std::string& node, int index, std::uint64_t mib) {
+  GpuObject gpu;
+  gpu.node = node;
+  gpu.index = index;
+  gpu.name = node + "." + std::to_string(index);
+  gpu.card.id = CardId("GPU-" + node + std::to_string(index));
+  gpu.card.memory = Bytes::mib(mib);
+  return gpu;
+}
+
+GpuHolder held(const std::string& space, const std::string& pod, const std::string& part, Bytes memory) {
+  GpuHolder holder;
+  holder.slice = {{OwnerKind::kPod, "uid-" + pod}, part, CardId("x"), memory, CoreShare(0)};
+  holder.space = space;
+  holder.name = pod;
+  return holder;
+}
+
+// The shape of the original; node-1 is that of its documentation: two cards of 16,160 MiB, 3 GiB and 6 GiB held.
+TEST(GpushareInspect, Golden) {
+  auto first = card("node-1", 0, 16'160);
+  first.holders = {held("default", "pod-a", "main", Bytes::gib(3))};
+  auto second = card("node-1", 1, 16'160);
+  second.holders = {held("default", "pod-b", "one", Bytes::gib(2)), held("default", "pod-b", "two", Bytes::gib(4))};
+  const auto view = cluster_view({card("node-2", 0, 143'771), second, first}, {});
+  const std::string node_1 =
+      R"({"name":"node-1","totalGPU":30,"usedGPU":9,"devs":[)"
+      R"({"id":0,"totalGPU":15,"usedGPU":3,"pods":[{"name":"pod-a","namespace":"default","usedGPU":3}]},)"
+      R"({"id":1,"totalGPU":15,"usedGPU":6,"pods":[{"name":"pod-b","namespace":"default","usedGPU":6}]}]})";
+  const std::string node_2 =
+      R"({"name":"node-2","totalGPU":140,"usedGPU":0,"devs":[{"id":0,"totalGPU":140,"usedGPU":0,"pods":[]}]})";
+  EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), ""), R"({"nodes":[)" + node_1 + "," + node_2 + "]}");
+  EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), "node-1"), R"({"nodes":[)" + node_1 + "]}");
+  EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), "node"),
+            R"({"nodes":[],"error":"node node: no card of ours on it"})");
+}
+
+TEST(GpushareInspect, WhatIsLeftIsNeverOverstated) {
+  auto gpu = card("n", 0, 16'160);
+  gpu.holders = {held("a", "half", "main", Bytes::mib(1536))};
+  const auto view = cluster_view({gpu}, {});
+  EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), ""),
+            R"({"nodes":[{"name":"n","totalGPU":15,"usedGPU":2,"devs":[{"id":0,"totalGPU":15,"usedGPU":2,"pods":[)"
+            R"({"name":"half","namespace":"a","usedGPU":2}]}]}]})");
+  EXPECT_NE(gpushare_inspect(view, Bytes::mib(1), "").find(R"("totalGPU":16160,"usedGPU":1536)"), std::string::npos);
+}
+
+TEST(GpushareInspect, AWholeCardIsAllOfIt) {
+  auto gpu = card("n", 0, 16'160);
+  gpu.holders = {held("a", "b", "main", Bytes::mib(100))};
+  gpu.holders[0].slice.whole = true;
+  EXPECT_NE(gpushare_inspect(cluster_view({gpu}, {}), Bytes::gib(1), "").find(R"("totalGPU":15,"usedGPU":15,"devs")"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace carve::codec
