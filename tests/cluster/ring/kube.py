@@ -56,6 +56,7 @@ class Kube:
         if certificate:
             self.context.load_cert_chain(str(certificate), str(key))
         self.token = token
+        self.headers = {}       # more of them, on every request
         self.local = threading.local()
 
     def request(self, method, path, body=None, content="application/json", timeout=60, raw=False):
@@ -63,7 +64,7 @@ class Kube:
         # As kubectl writes it, without blanks: the server keeps opaque parameters byte by byte, and takes every later
         # patch of such a claim's status for a change of its allocation when they are not compact.
         data = None if body is None else json.dumps(body, separators=(",", ":"))
-        headers = {"Accept": "application/json", "Content-Type": content}
+        headers = {"Accept": "application/json", "Content-Type": content, **self.headers}
         if self.token:
             headers["Authorization"] = "Bearer " + self.token
         for attempt in (1, 2):

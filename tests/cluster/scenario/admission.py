@@ -1,0 +1,207 @@
+"""The admission webhook: what reaches it, what happens while it is down, and what it makes of pods.
+
+`Down` needs no control: the configuration is there and nobody answers. `Served` needs control; where it is not installed
+its tests are skipped, and say so.
+"""
+import json
+import sys
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+from ring.binder import RECORD, SLOT  # noqa: E402
+from ring.kube import ApiError  # noqa: E402
+from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
+
+WEBHOOK = HERE.parent.parent / "deploy" / "control" / "webhook.yaml"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+UNDERSTOOD = "elasticgpu.io/understood"
+ENDPOINTS = "/apis/discovery.k8s.io/v1/namespaces/carve-system/endpointslices?labelSelector=kubernetes.io/service-name%3D"
+
+
+def served(kube) -> bool:
+    """Somebody is ready behind the Service carve-control."""
+    slices = kube.request("GET", ENDPOINTS + "carve-control")["items"]
+    return any(e.get("conditions", {}).get("ready") for s in slices for e in s.get("endpoints") or [])
+
+
+class AdmissionTest(RingTest):
+    space = "admission"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cls.space}})
+        wait_for("the default account", 30, lambda: cls.kube.get("ServiceAccount", "default", cls.space))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.kube.delete("Namespace", cls.space)
+        wait_for("the namespace gone", 60, lambda: cls.kube.get("Namespace", cls.space) is None)
+        super().tearDownClass()
+
+    def of(self, limits=None, env=None, annotations=None, requests=None, labels=None, **spec):
+        made = pod(self.name(), annotations=annotations, schedulerName=spec.pop("schedulerName", "nobody"), **spec)
+        made["metadata"]["namespace"] = self.space
+        made["metadata"]["labels"] = labels or {}
+        container = made["spec"]["containers"][0]
+        container["resources"] = {key: value for key, value in (("limits", limits), ("requests", requests)) if value}
+        container["env"] = env or []
+        return made
+
+    def review(self, made, kube=None):
+        """The pod as it would be stored, or the server's words."""
+        try:
+            return (kube or self.kube).request("POST", self.kube.path("Pod", None, made["metadata"]["namespace"],
+                                                                      dryRun="All"), made)
+        except ApiError as error:
+            return f"{error.status} {error}"
+
+
+class Down(AdmissionTest):
+    """GPU pods are refused, other pods do not notice."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if served(cls.kube):
+            super().tearDownClass()
+            raise unittest.SkipTest("control serves here: its webhook is not down")
+        cls.ring.kubectl("apply", "-f", WEBHOOK)
+        asks = {"elasticgpu.io/gpu-memory": "4096"}
+        try:
+            wait_for("the webhook is in force", 30,
+                     lambda: "carve.elasticgpu.io" in str(cls.review(cls("of"), cls("of").of(asks))), every=0.5)
+        except BaseException:
+            cls.tearDownClass()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.ring.kubectl("delete", "--ignore-not-found", "-f", WEBHOOK)
+        super().tearDownClass()
+
+    def test_pods_that_concern_us_are_refused(self):
+        for what, made in {
+                "native": self.of({"elasticgpu.io/gpu-core": "30"}),
+                "gpushare": self.of({"aliyun.com/gpu-mem": "3"}),
+                "nvidia": self.of({"nvidia.com/gpu": "1"}),
+                "requests only": self.of(requests={"aliyun.com/gpu-mem": "3"}),
+                "slots": self.of({SLOT: "1"}),
+                "the variable": self.of(env=[{"name": VISIBLE, "value": "all"}]),
+                "a record": self.of(annotations={RECORD: "{}"}),
+                "an index": self.of(annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"})}.items():
+            with self.subTest(what):
+                self.assertIn("failed calling webhook", str(self.review(made)))
+        first = self.of()
+        first["spec"]["initContainers"] = [{**first["spec"]["containers"][0], "name": "first",
+                                            "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
+        self.assertIn("failed calling webhook", str(self.review(first)))
+
+    def test_other_pods_do_not_notice(self):
+        for what, made in {"plain": self.of({"cpu": "1"}), "annotated": self.of(annotations={"a": "b"}),
+                           "another variable": self.of(env=[{"name": "A", "value": "all"}]),
+                           "foreign": self.of({"example.com/gpu": "1"})}.items():
+            with self.subTest(what):
+                self.assertIsInstance(self.review(made), dict)
+
+    def test_namespaces_that_are_left_alone(self):
+        self.kube.patch("Namespace", self.space, {"metadata": {"labels": {"elasticgpu.io/admission": "ignore"}}}, None)
+        self.addCleanup(self.kube.patch, "Namespace", self.space,
+                        {"metadata": {"labels": {"elasticgpu.io/admission": None}}}, None)
+        visible = [{"name": VISIBLE, "value": "all"}]
+        wait_for("the label counts", 10, lambda: isinstance(self.review(self.of(env=visible)), dict), every=0.2)
+        system = self.of(env=visible)
+        system["metadata"]["namespace"] = "kube-system"
+        self.assertIsInstance(self.review(system), dict)
+
+    def test_a_pod_that_stands_can_be_changed_and_deleted(self):
+        """Updates do not go through the webhook: a finalizer must come off whether control is there or not."""
+        made = self.of(env=[{"name": VISIBLE, "value": "void"}])
+        self.ring.kubectl("delete", "-f", WEBHOOK)
+        wait_for("the webhook gone", 30, lambda: isinstance(self.review(made), dict), every=0.5)
+        name = self.kube.create(made)["metadata"]["name"]
+        self.ring.kubectl("apply", "-f", WEBHOOK)
+        wait_for("the webhook is in force again", 30, lambda: not isinstance(self.review(made), dict), every=0.5)
+        self.kube.patch("Pod", name, {"metadata": {"labels": {"a": "b"}}}, self.space)
+        self.kube.delete("Pod", name, self.space, grace=0)
+        self.assertIsNone(self.kube.get("Pod", name, self.space))
+
+
+class Served(AdmissionTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not served(cls.kube):
+            cls.tearDownClass()
+            raise unittest.SkipTest("control does not serve here: nothing about its webhook is tested")
+        wait_for("the webhook answers", 60, lambda: isinstance(
+            cls.review(cls("of"), cls("of").of({"elasticgpu.io/gpu-memory": "4096"})), dict), every=0.5)
+
+    def limits(self, stored):
+        return stored["spec"]["containers"][0]["resources"]["limits"]
+
+    def test_each_dialect_is_understood_and_gets_its_slots(self):
+        for limits, labels, slots, understood in (
+                ({"elasticgpu.io/gpu-memory": "4096", "elasticgpu.io/gpu-core": "30"}, {}, "1",
+                 "main: 4 GiB, compute 30, burst"),
+                ({"elasticgpu.io/gpu-memory": "4000"}, {}, "1", "main: 3.9 GiB, besteffort"),     # stored as 4k
+                ({"aliyun.com/gpu-mem": "3"}, {}, "1", "main: 3 GiB, besteffort"),
+                ({"aliyun.com/gpu-mem": "8"}, {"aliyun.com/gpu-count": "2"}, "2", "main: 2 cards × (4 GiB, besteffort)"),
+                ({"nvidia.com/gpu": "2"}, {}, "2", "main: 2 whole cards")):
+            with self.subTest(limits=limits):
+                stored = self.review(self.of(limits, labels=labels))
+                self.assertIsInstance(stored, dict, stored)
+                self.assertEqual(self.limits(stored)[SLOT], slots)
+                self.assertEqual(stored["spec"]["containers"][0]["resources"]["requests"][SLOT], slots)
+                self.assertEqual(stored["metadata"]["annotations"][UNDERSTOOD], understood)
+                self.assertEqual(stored["spec"]["schedulerName"], "nobody")
+
+    def test_a_pod_of_the_default_scheduler_comes_to_ours_where_there_is_one(self):
+        stored = self.review(self.of({"nvidia.com/gpu": "1"}, schedulerName="default-scheduler"))
+        self.assertIn(stored["spec"]["schedulerName"], ("carve-scheduler", "default-scheduler"))
+
+    def test_nonsense_is_refused_with_its_text(self):
+        for made, text in (
+                (self.of(requests={"aliyun.com/gpu-mem": "3"}), "stands in requests only"),
+                (self.of({"aliyun.com/gpu-mem": "4"}, requests={"aliyun.com/gpu-mem": "3"}), "have to be equal"),
+                (self.of({"aliyun.com/gpu-mem": "5.5"}), "is not a whole number; legal are 1 to 4096 GiB"),
+                (self.of({"aliyun.com/gpu-mem": "10G"}), '"10G" is 10000000000 GiB, out of range'),
+                (self.of({"aliyun.com/gpu-mem": "9"}, labels={"aliyun.com/gpu-count": "2"}), "cannot be divided"),
+                (self.of({"elasticgpu.io/gpu-core": "150"}), "neither a share of one card nor a number of whole cards"),
+                (self.of({"elasticgpu.io/gpu-mem": "4"}), "no such resource"),
+                (self.of({SLOT: "1"}), "nobody asks for slots")):
+            with self.subTest(text):
+                self.assertRegex(str(self.review(made)), "denied the request: carve: .*" + text.replace("(", "\\("))
+
+    def test_what_only_carve_writes_is_taken_out(self):
+        stored = self.review(self.of({"nvidia.com/gpu": "1"}, annotations={RECORD: "{}", "ALIYUN_COM_GPU_MEM_IDX": "0",
+                                                                            "mine": "1"}))
+        self.assertIsInstance(stored, dict, stored)
+        self.assertEqual(sorted(stored["metadata"]["annotations"]), [UNDERSTOOD, "mine"])
+
+    def test_the_variable_gives_no_card(self):
+        stored = self.review(self.of(env=[{"name": VISIBLE, "value": "all"}]))
+        self.assertIsInstance(stored, dict, stored)
+        self.assertEqual(stored["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
+
+    def test_what_was_read_back_is_unchanged_when_it_is_applied_again(self):
+        made = self.of({"elasticgpu.io/gpu-memory": "4096"})
+        name = self.create(made)["metadata"]["name"]
+        stored = self.kube.get("Pod", name, self.space)
+        again = json.loads(json.dumps(stored))
+        for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"):
+            again["metadata"].pop(key, None)
+        again.pop("status")
+        again["metadata"]["name"] = self.name()
+        copied = self.review(again)
+        self.assertIsInstance(copied, dict, copied)
+        self.assertEqual(copied["spec"], stored["spec"])
+        self.assertEqual(copied["metadata"]["annotations"], stored["metadata"]["annotations"])
+        done = self.ring.kubectl("apply", "-f", "-", input=json.dumps(stored))
+        self.assertEqual(self.kube.get("Pod", name, self.space)["spec"], stored["spec"], done.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Who may write a pod's record: control, and nobody else, on whatever path annotations reach a pod.
+
+A tenant with every right in his namespace tries to forge one at create, update, status, binding and the older bindings.
+Each try is made for good, not as a dry run, and the pod is read afterwards.
+"""
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+from ring.binder import RECORD, SLOT  # noqa: E402
+from ring.kube import ApiError  # noqa: E402
+from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
+
+POLICY = HERE.parent.parent / "deploy" / "control" / "record-policy.yaml"
+MERGE = "application/merge-patch+json"
+CONTROL = "system:serviceaccount:carve-system:carve-control"
+INDEX = "ALIYUN_COM_GPU_MEM_IDX"
+FORGED = '{"v":1,"epoch":1,"owner":{"kind":"pod","uid":"x"},"parts":[]}'
+
+
+class Records(RingTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.space = "records"
+        cls.had_policy = cls.kube.get("ValidatingAdmissionPolicy", "carve-records.elasticgpu.io") is not None
+        cls.ring.kubectl("apply", "-f", POLICY)
+        cls.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cls.space}})
+        cls.kube.create({"apiVersion": "v1", "kind": "ServiceAccount",
+                         "metadata": {"name": "tenant", "namespace": cls.space}})
+        cls.kube.create({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                         "metadata": {"name": "everything", "namespace": cls.space},
+                         "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]})
+        cls.kube.create({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                         "metadata": {"name": "everything", "namespace": cls.space},
+                         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "everything"},
+                         "subjects": [{"kind": "ServiceAccount", "name": "tenant", "namespace": cls.space},
+                                      {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": CONTROL}]})
+        made = cls.kube.request("POST", cls.kube.path("ServiceAccount", "tenant", cls.space, "token"), {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}})
+        cls.tenant = cls.ring.kube(token=made["status"]["token"])
+        cls.control = cls.ring.kube()
+        cls.control.headers = {"Impersonate-User": CONTROL}
+        wait_for("the default account", 30, lambda: cls.kube.get("ServiceAccount", "default", cls.space))
+        # Policies are in force some moments after they were made.
+        wait_for("the policies are in force", 30, lambda: "only carve-control" in cls.said(
+            cls.tenant, "POST", cls.pods() + "?dryRun=All", cls.of("probe", {RECORD: FORGED})), every=0.5)
+        wait_for("the policy of bindings is in force", 30, lambda: "only" in cls.said(
+            cls.tenant, "POST", f"/api/v1/namespaces/{cls.space}/pods/none/binding?dryRun=All",
+            cls.binding("none", {RECORD: FORGED})), every=0.5)
+
+    @classmethod
+    def tearDownClass(cls):
+        if not cls.had_policy:
+            cls.ring.kubectl("delete", "--ignore-not-found", "-f", POLICY)
+        cls.kube.delete("Namespace", cls.space)
+        wait_for("the namespace gone", 60, lambda: cls.kube.get("Namespace", cls.space) is None)
+        super().tearDownClass()
+
+    # --- words ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def pods(cls, name=None, sub=None):
+        return cls.kube.path("Pod", name, cls.space, sub)
+
+    @classmethod
+    def of(cls, name, annotations=None, slots=True, labels=None, resource=None):
+        """A pod that no scheduler looks at."""
+        made = pod(name, schedulerName="nobody", annotations=annotations)
+        made["metadata"]["namespace"] = cls.space
+        if labels:
+            made["metadata"]["labels"] = labels
+        limits = {SLOT: "1"} if slots else {}
+        if resource:
+            limits[resource] = "4"
+        made["spec"]["containers"][0]["resources"] = {"limits": limits}
+        return made
+
+    @classmethod
+    def binding(cls, name, annotations):
+        return {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": cls.space,
+                                                                    "annotations": annotations},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"}}
+
+    @staticmethod
+    def said(kube, method, path, body, content="application/json"):
+        """'done', or the server's words."""
+        try:
+            kube.request(method, path, body, content)
+            return "done"
+        except ApiError as error:
+            return f"{error.status} {error}"
+
+    def annotate(self, kube, name, annotations, sub=None):
+        return self.said(kube, "PATCH", self.pods(name, sub), {"metadata": {"annotations": annotations}}, MERGE)
+
+    def make(self, annotations=None, **more):
+        name = self.name()
+        self.kube.request("POST", self.pods(), self.of(name, annotations, **more))
+        # At once: some are bound to a node that does not exist, where nobody would end them.
+        self.addCleanup(self.kube.delete, "Pod", name, self.space, grace=0)
+        return name
+
+    def annotations(self, name):
+        return self.kube.get("Pod", name, self.space)["metadata"].get("annotations", {})
+
+    # --- what is tested ------------------------------------------------------------------------------------------
+
+    def test_at_create(self):
+        for key in (RECORD, INDEX, "ALIYUN_COM_GPU_MEM_ASSUME_TIME", "scheduler.framework.gpushare.allocation"):
+            with self.subTest(key):
+                name = self.name()
+                said = self.said(self.tenant, "POST", self.pods(), self.of(name, {key: FORGED}))
+                self.assertRegex(said, f"^403 .*annotation {key} .*only carve-control")
+                self.assertIsNone(self.kube.get("Pod", name, self.space))
+        self.assertEqual(self.said(self.tenant, "POST", self.pods() + "?dryRun=All", self.of("fine", {"a": "b"})), "done")
+
+    def test_at_update_and_status(self):
+        name = self.make()
+        for sub in (None, "status"):
+            for key in (RECORD, INDEX):
+                with self.subTest(sub=sub, key=key):
+                    said = self.annotate(self.tenant, name, {key: FORGED}, sub)
+                    self.assertRegex(said, f"^403 .*annotation {key} .*only carve-control")
+        self.assertEqual(self.annotations(name), {})
+        self.assertEqual(self.annotate(self.tenant, name, {"mine": "1"}), "done")
+
+    def test_what_stands_is_neither_changed_nor_removed(self):
+        name = self.make()
+        standing = {RECORD: "the record", INDEX: "1"}
+        self.assertEqual(self.annotate(self.control, name, standing), "done")
+        for sub in (None, "status"):
+            for change in ({RECORD: FORGED}, {RECORD: None}, {INDEX: "0"}, {INDEX: None}):
+                with self.subTest(sub=sub, change=change):
+                    self.assertRegex(self.annotate(self.tenant, name, change, sub), "^403 .*only carve-control")
+        whole = self.kube.get("Pod", name, self.space)
+        del whole["metadata"]["annotations"]
+        self.assertRegex(self.said(self.tenant, "PUT", self.pods(name), whole), "^403 .*only carve-control")
+        self.assertEqual(self.annotations(name), standing)
+        # What concerns nobody but the tenant goes on.
+        self.assertEqual(self.annotate(self.tenant, name, {"mine": "1"}), "done")
+        self.assertEqual(self.annotate(self.tenant, name, {"mine": "2"}, "status"), "done")
+
+    def test_a_cluster_administrator_is_no_exception(self):
+        name = self.make()
+        self.assertRegex(self.annotate(self.kube, name, {RECORD: FORGED}), "^403 .*only carve-control")
+
+    def test_at_subresources_that_drop_annotations(self):
+        """Whether they are refused or not: the pod has none afterwards."""
+        name = self.make()
+        for sub in ("ephemeralcontainers", "resize"):
+            with self.subTest(sub):
+                self.annotate(self.tenant, name, {RECORD: FORGED}, sub)
+                self.assertEqual(self.annotations(name), {})
+
+    def test_at_binding_and_the_older_bindings(self):
+        name = self.make()
+        for path in (self.pods(name, "binding"), f"/api/v1/namespaces/{self.space}/bindings"):
+            for key in (RECORD, INDEX):
+                with self.subTest(path=path, key=key):
+                    said = self.said(self.tenant, "POST", path, self.binding(name, {key: FORGED}))
+                    self.assertRegex(said, f"^403 .*a Binding with annotation {key} is made by carve-control only")
+        found = self.kube.get("Pod", name, self.space)
+        self.assertEqual(found["metadata"].get("annotations", {}), {})
+        self.assertNotIn("nodeName", found["spec"])
+
+    def test_control_writes_all_of_it_with_the_binding(self):
+        """The refusals are about who writes: the same Binding by control is taken, and its annotations are on the pod."""
+        name = self.make()
+        self.assertEqual(self.said(self.control, "POST", self.pods(name, "binding"),
+                                   self.binding(name, {RECORD: "decided", INDEX: "0"})), "done")
+        self.assertEqual(self.annotations(name), {RECORD: "decided", INDEX: "0"})
+
+    def test_a_binding_without_a_record_is_anybodys(self):
+        name = self.make()
+        self.assertEqual(self.said(self.tenant, "POST", self.pods(name, "binding"), self.binding(name, {"a": "b"})), "done")
+
+    def test_pods_of_another_system_keep_their_annotations(self):
+        """gpushare's own extender writes these on pods that are not ours, as long as both are in the cluster."""
+        name = self.make(slots=False, resource="aliyun.com/gpu-mem")
+        self.assertEqual(self.annotate(self.tenant, name, {INDEX: "0"}), "done")
+        self.assertRegex(self.annotate(self.tenant, name, {RECORD: FORGED}), "^403 ")
+
+    def test_the_count_of_cards_is_part_of_what_is_asked(self):
+        name = self.make(resource="aliyun.com/gpu-mem", labels={"aliyun.com/gpu-count": "1"})
+        for change in ({"aliyun.com/gpu-count": "2"}, {"aliyun.com/gpu-count": None}):
+            for sub in (None, "status"):
+                said = self.said(self.tenant, "PATCH", self.pods(name, sub), {"metadata": {"labels": change}}, MERGE)
+                self.assertRegex(said, "^403 .*may not change; make a new pod")
+        self.assertEqual(self.said(self.tenant, "PATCH", self.pods(name), {"metadata": {"labels": {"a": "b"}}}, MERGE),
+                         "done")
+
+    def test_amounts_are_not_changed_by_anybody(self):
+        """The API server's own rule, on which the missing webhook at UPDATE rests."""
+        name = self.make(resource="aliyun.com/gpu-mem")
+        change = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "8"},
+                                                                         "requests": {"aliyun.com/gpu-mem": "8"}}}]}}
+        for sub in (None, "resize"):
+            said = self.said(self.kube, "PATCH", self.pods(name, sub), change, "application/strategic-merge-patch+json")
+            self.assertRegex(said, "^422 ")
+
+
+if __name__ == "__main__":
+    main()
