@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "core/policy/place_pod.h"
@@ -283,6 +284,16 @@ std::shared_ptr<const ClusterState> ClusterModel::snapshot() const {
   const std::lock_guard lock(mutex_);
   refresh();
   return published_;
+}
+
+std::uint64_t ClusterModel::highest_epoch() const {
+  std::uint64_t highest = 0;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [uid, pod] : pods_) {
+    // A forged number would lift all that come after it, and no record's epoch is near this one.
+    if (pod->record && pod->record->epoch < INT32_MAX / 2) highest = std::max(highest, pod->record->epoch);
+  }
+  return highest;
 }
 
 ClusterModel::Pod ClusterModel::pod(const std::string& uid) const {

@@ -47,6 +47,9 @@ class ClusterModel {
   ///   cost    nothing while nothing changed; else the ledgers of the nodes that did, and a copy of the map
   [[nodiscard]] std::shared_ptr<const ClusterState> snapshot() const;
 
+  /// The highest epoch that stands in a record; 0: none.
+  [[nodiscard]] std::uint64_t highest_epoch() const;
+
   using Pod = std::shared_ptr<const KnownPod>;
   [[nodiscard]] Pod pod(const std::string& uid) const;  // nullptr: not known, or nothing to do with cards
   /// Those that `wanted` says yes to, by UID.

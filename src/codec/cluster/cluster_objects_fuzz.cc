@@ -4,12 +4,17 @@
 
 #include "codec/cluster/cluster_node.h"
 #include "codec/cluster/cluster_pod.h"
+#include "codec/cluster/lease.h"
 
 // Whatever an object says: an answer or an error, and what was read can be written to.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   using namespace carve::codec;
   static_cast<void>(parse_cluster_node(text));
+  if (const auto lease = parse_lease(text)) {
+    const auto again = parse_lease(encode_lease(*lease));
+    if (!again || *again != *lease) __builtin_trap();
+  }
   if (const auto pod = parse_cluster_pod(text)) {
     static_cast<void>(binding_body(*pod, "n", pod->ask.annotations));
     static_cast<void>(annotations_patch(*pod, pod->ask.annotations));

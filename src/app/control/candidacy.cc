@@ -1,0 +1,46 @@
+#include "app/control/candidacy.h"
+
+#include <algorithm>
+
+namespace carve::control {
+
+void Candidacy::seen(const codec::Lease& lease, Clock::Time now) {
+  if (!looked_ || lease != seen_) changed_ = now;
+  looked_ = true;
+  seen_ = lease;
+  // Taken from us, released by a hand, or written by a namesake of an earlier life.
+  if (epoch_ != 0 && (lease.holder != identity_ || static_cast<std::uint64_t>(lease.transitions) != epoch_)) epoch_ = 0;
+}
+
+Candidacy::Move Candidacy::move(Clock::Time now) const {
+  if (!looked_) return Move::kWait;
+  if (epoch_ != 0) return now >= renewed_ + timing_.renew ? Move::kRenew : Move::kWait;
+  const bool free = seen_.version.empty() || seen_.holder.empty();
+  const auto lasts = std::max<Clock::Duration>(std::chrono::seconds(seen_.seconds), timing_.lease);
+  return free || now >= changed_ + lasts ? Move::kTake : Move::kWait;
+}
+
+codec::Lease Candidacy::wish(Move move, std::uint64_t floor, const std::string& now_rfc3339) const {
+  codec::Lease lease = seen_;
+  lease.holder = identity_;
+  lease.seconds = std::chrono::ceil<std::chrono::seconds>(timing_.lease).count();
+  lease.renewed = now_rfc3339;
+  if (move == Move::kTake) {
+    lease.acquired = now_rfc3339;
+    lease.transitions = std::max(lease.transitions, static_cast<std::int64_t>(std::min<std::uint64_t>(
+                                                        floor, INT32_MAX - 1))) + 1;
+  }
+  return lease;
+}
+
+void Candidacy::wrote(const codec::Lease& lease, Clock::Time sent) {
+  seen_ = lease;
+  changed_ = renewed_ = sent;
+  epoch_ = static_cast<std::uint64_t>(lease.transitions);
+}
+
+bool Candidacy::holds_until(Clock::Time deadline, Clock::Time now) const {
+  return epoch_ != 0 && std::max(deadline, now) <= renewed_ + timing_.lease - timing_.margin;
+}
+
+}  // namespace carve::control

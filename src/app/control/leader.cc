@@ -1,0 +1,170 @@
+#include "app/control/leader.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace carve::control {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr auto kCatchUp = milliseconds(50);
+constexpr auto kAgain = milliseconds(500);  // after an error
+
+std::string micro_time(Clock::WallTime time) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time - seconds).count();
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:06}Z",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(
+                         std::chrono::time_point_cast<std::chrono::system_clock::duration>(time))),
+                     micros);
+}
+
+}  // namespace
+
+Leader::Leader(World world, Names names, Candidacy::Timing timing)
+    : world_(std::move(world)), names_(std::move(names)), timing_(timing), candidacy_(names_.identity, timing) {}
+
+std::string Leader::path() const {
+  return fmt::format("/apis/coordination.k8s.io/v1/namespaces/{}/leases", names_.space);
+}
+
+Result<void> Leader::look() {
+  const auto text = world_.api.get(path() + "/" + names_.lease);
+  codec::Lease lease;
+  lease.space = names_.space;
+  lease.name = names_.lease;
+  if (text) {
+    CARVE_TRY(lease, codec::parse_lease(*text));
+  } else if (text.error().code != Code::kNotFound) {
+    return tl::unexpected(text.error());
+  }
+  const std::lock_guard lock(mutex_);
+  const auto before = candidacy_.epoch();
+  candidacy_.seen(lease, world_.clock.now());
+  if (before != 0 && candidacy_.epoch() == 0) {
+    caught_up_ = false;
+    world_.log.warn("leadership lost", {{"epoch", before}, {"holder", lease.holder}});
+  }
+  return {};
+}
+
+Result<void> Leader::write(Candidacy::Move move) {
+  const auto floor = move == Candidacy::Move::kTake && world_.known_epoch ? world_.known_epoch() : 0;
+  const auto sent = world_.clock.now();
+  codec::Lease wish;
+  {
+    const std::lock_guard lock(mutex_);
+    wish = candidacy_.wish(move, floor, micro_time(world_.clock.wall_now()));
+  }
+  const auto body = codec::encode_lease(wish);
+  const auto written =
+      wish.version.empty() ? world_.api.create(path(), body) : world_.api.replace(path() + "/" + names_.lease, body);
+  // Not known to be written is not written: the next look tells, and until then the old time counts.
+  if (!written) return tl::unexpected(written.error());
+  CARVE_TRY(const auto lease, codec::parse_lease(*written));
+  const std::lock_guard lock(mutex_);
+  candidacy_.wrote(lease, sent);
+  if (move == Candidacy::Move::kTake) {
+    caught_up_ = false;
+    ++terms_;
+    world_.log.info("lease taken", {{"epoch", candidacy_.epoch()}, {"identity", names_.identity}});
+  }
+  return {};
+}
+
+void Leader::catch_up() {
+  const auto known = world_.caught_up ? world_.caught_up(terms_) : Result<bool>(true);
+  const std::lock_guard lock(mutex_);
+  if (!known || !*known) return;
+  caught_up_ = true;
+  world_.log.info("leading", {{"epoch", candidacy_.epoch()}});
+}
+
+Clock::Duration Leader::step() {
+  Candidacy::Move move;
+  bool holds = false;
+  {
+    const std::lock_guard lock(mutex_);
+    move = candidacy_.move(world_.clock.now());
+    holds = candidacy_.epoch() != 0;
+  }
+  Result<void> done;
+  if (move == Candidacy::Move::kWait) {
+    if (!holds) done = look();
+  } else {
+    // What was seen may be old; a take goes by what is there now. A renewal that conflicts is looked at again.
+    done = write(move);
+    if (!done) {
+      trouble_ = done.error().what;
+      done = look();
+    }
+  }
+  if (!done) {
+    if (std::exchange(trouble_, done.error().what) != done.error().what)
+      world_.log.warn("the lease cannot be read or written", {{"error", done.error().what}});
+    return kAgain;
+  }
+  bool wait_for_cache = false;
+  {
+    const std::lock_guard lock(mutex_);
+    move = candidacy_.move(world_.clock.now());
+    wait_for_cache = candidacy_.epoch() != 0 && !caught_up_;
+  }
+  if (wait_for_cache) {
+    catch_up();
+    return kCatchUp;
+  }
+  if (move == Candidacy::Move::kTake) return Clock::Duration(0);
+  return std::min<Clock::Duration>(timing_.renew / 2, kAgain);
+}
+
+void Leader::give_back() {
+  Clock::Time promised;
+  codec::Lease lease;
+  {
+    const std::lock_guard lock(mutex_);
+    if (candidacy_.epoch() == 0) return;
+    lease = candidacy_.lease();
+    candidacy_.lose();
+    promised = promised_;
+  }
+  // Whoever was told that we lead may still be writing.
+  world_.clock.sleep_until(promised, {});
+  lease.holder.clear();
+  lease.seconds = 1;
+  lease.renewed = micro_time(world_.clock.wall_now());
+  if (const auto done = world_.api.replace(path() + "/" + names_.lease, codec::encode_lease(lease)); !done)
+    world_.log.warn("lease not given back", {{"error", done.error().what}});
+}
+
+void Leader::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const auto wait = step();
+    if (!world_.clock.sleep_for(wait, stop)) break;
+  }
+  give_back();
+}
+
+bool Leader::leads_until(Clock::Time deadline) const {
+  const auto now = world_.clock.now();
+  const std::lock_guard lock(mutex_);
+  if (!caught_up_ || !candidacy_.holds_until(deadline, now)) return false;
+  promised_ = std::max(promised_, deadline);
+  return true;
+}
+
+std::uint64_t Leader::epoch() const {
+  const std::lock_guard lock(mutex_);
+  return caught_up_ ? candidacy_.epoch() : 0;
+}
+
+std::string Leader::holder() const {
+  const std::lock_guard lock(mutex_);
+  return candidacy_.lease().holder;
+}
+
+}  // namespace carve::control

@@ -1,0 +1,232 @@
+#include "app/control/leader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "app/control/catch_up.h"
+#include "app/control/testing/objects.h"
+#include "port/testing/fake_kube_api.h"
+
+namespace carve::control {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using carve::testing::FakeKubeApi;
+
+constexpr auto kLease = "/apis/coordination.k8s.io/v1/namespaces/carve-system/leases/carve-control";
+
+class LeaderTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Leader> replica(const std::string& identity) {
+    return std::make_unique<Leader>(
+        Leader::World{api, clock, log, [this] { return known; }, [this](std::uint64_t) { return caught_up; }},
+        Leader::Names{.identity = identity});
+  }
+  bool leads(const Leader& one) const { return one.leads_until(clock.now()); }
+  /// Both look until nothing is left to do at this moment.
+  static void settle(Leader& a, Leader& b) {
+    for (int i = 0; i < 4; ++i) {
+      a.step();
+      b.step();
+    }
+  }
+  FakeKubeApi api;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  std::uint64_t known = 0;
+  Result<bool> caught_up = true;
+  std::unique_ptr<Leader> a = replica("a");
+  std::unique_ptr<Leader> b = replica("b");
+};
+
+TEST_F(LeaderTest, OneLeadsAndTheOtherWaitsForItsLeaseToEnd) {
+  settle(*a, *b);
+  EXPECT_TRUE(leads(*a));
+  EXPECT_FALSE(leads(*b));
+  EXPECT_EQ(a->epoch(), 1U);
+  EXPECT_EQ(b->epoch(), 0U);
+  EXPECT_EQ(b->holder(), "a");
+  for (int i = 0; i < 30; ++i) {  // a is stopped; b looks each second
+    clock.advance(1s);
+    b->step();
+    b->step();
+    ASSERT_FALSE(leads(*a) && leads(*b));
+  }
+  EXPECT_TRUE(leads(*b));
+  EXPECT_EQ(b->epoch(), 2U);
+  EXPECT_FALSE(leads(*a)) << "it finds out before its next write, and asks nobody";
+  a->step();
+  a->step();
+  EXPECT_EQ(a->epoch(), 0U);
+  EXPECT_EQ(a->holder(), "b");
+}
+
+TEST_F(LeaderTest, ALeaderPromisesNoMoreThanItsLeaseHas) {
+  settle(*a, *b);
+  EXPECT_TRUE(a->leads_until(clock.now() + 9s));
+  EXPECT_FALSE(a->leads_until(clock.now() + 10s)) << "one second is kept as margin";
+  clock.advance(5s);
+  EXPECT_FALSE(a->leads_until(clock.now() + 5s));
+  a->step();
+  EXPECT_TRUE(a->leads_until(clock.now() + 5s)) << "renewed";
+}
+
+TEST_F(LeaderTest, ARenewalWhoseAnswerIsLostCountsOnlyOnceItIsSeen) {
+  settle(*a, *b);
+  clock.advance(5s);
+  api.fail_next({.verb = "replace", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
+  a->step();
+  EXPECT_TRUE(a->leads_until(clock.now() + 4s));
+  EXPECT_FALSE(a->leads_until(clock.now() + 5s)) << "the old time counts";
+  a->step();
+  a->step();
+  EXPECT_TRUE(a->leads_until(clock.now() + 5s));
+  EXPECT_EQ(a->epoch(), 1U) << "it is still the same leadership";
+}
+
+TEST_F(LeaderTest, ATakeWhoseAnswerIsLostIsNobodysUntilTheLeaseEnds) {
+  api.fail_next({.verb = "create", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
+  a->step();
+  a->step();
+  EXPECT_FALSE(leads(*a)) << "its own name stands there, but it cannot tell since when";
+  for (int i = 0; i < 22; ++i) {
+    clock.advance(500ms);
+    settle(*a, *b);
+    ASSERT_FALSE(leads(*a) && leads(*b));
+  }
+  EXPECT_TRUE(leads(*a) || leads(*b));
+  EXPECT_EQ(a->epoch() + b->epoch(), 2U);
+}
+
+TEST_F(LeaderTest, ItServesOnlyWhenItKnowsWhatTheOneBeforeWrote) {
+  caught_up = false;
+  settle(*a, *b);
+  EXPECT_EQ(a->holder(), "a");
+  EXPECT_FALSE(leads(*a));
+  EXPECT_EQ(a->epoch(), 0U);
+  caught_up = fail(Code::kUnavailable, "away");
+  a->step();
+  EXPECT_FALSE(leads(*a));
+  caught_up = true;
+  a->step();
+  EXPECT_TRUE(leads(*a));
+}
+
+TEST_F(LeaderTest, GivenBackItIsTheNextOnesAtOnceAfterWhatWasPromised) {
+  settle(*a, *b);
+  ASSERT_TRUE(a->leads_until(clock.now() + 3s));
+  std::jthread stopping([&] { a->give_back(); });
+  clock.wait_for_sleepers(1);
+  EXPECT_FALSE(leads(*a)) << "nothing new begins";
+  settle(*b, *b);
+  EXPECT_FALSE(leads(*b)) << "what was promised may still be written";
+  clock.advance(3s);
+  stopping.join();
+  settle(*b, *b);
+  EXPECT_TRUE(leads(*b));
+  EXPECT_EQ(b->epoch(), 2U);
+}
+
+TEST_F(LeaderTest, ALeaseThatSomebodyDeletedDoesNotBeginAnew) {
+  known = 41;
+  settle(*a, *b);
+  EXPECT_EQ(a->epoch(), 42U);
+  api.erase(kLease);
+  clock.advance(3s);
+  settle(*a, *b);
+  settle(*a, *b);
+  EXPECT_EQ(std::max(a->epoch(), b->epoch()), 42U + (a->epoch() != 42U ? 1 : 0));
+  ASSERT_TRUE(api.object(kLease));
+  EXPECT_FALSE(leads(*a) && leads(*b));
+}
+
+TEST_F(LeaderTest, AServerThatIsAwayEndsTheLeadershipInTime) {
+  settle(*a, *b);
+  api.set_away(true);
+  for (int i = 0; i < 20; ++i) {
+    clock.advance(500ms);
+    settle(*a, *b);
+  }
+  EXPECT_FALSE(leads(*a));
+  api.set_away(false);
+  settle(*a, *b);
+  EXPECT_NE(leads(*a), leads(*b)) << "whoever comes first; nobody else led meanwhile";
+}
+
+/// Whatever is lost, stopped and late: never two at once, and no epoch twice.
+TEST_F(LeaderTest, NeverTwoAtOnce) {
+  std::size_t leaderships = 0;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    FakeKubeApi server;
+    ManualClock time;
+    std::mt19937 random(seed);
+    const auto pick = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
+    std::vector<std::unique_ptr<Leader>> all;
+    for (const char* name : {"a", "b", "c"})
+      all.push_back(
+          std::make_unique<Leader>(Leader::World{server, time, log, {}, {}}, Leader::Names{.identity = name}));
+    std::map<std::uint64_t, std::size_t> whose;
+    std::vector<int> stopped(all.size(), 0);
+    // What a replica was promised before it was stopped holds while it is.
+    std::vector<Clock::Time> promised(all.size());
+    for (int step = 0; step < 400; ++step) {
+      if (pick(12) == 0) stopped[pick(3)] = static_cast<int>(pick(60));
+      if (pick(8) == 0)
+        server.fail_next({.verb = pick(2) == 0 ? "replace" : "get",
+                          .path = "leases",
+                          .code = pick(2) == 0 ? Code::kDeadlineExceeded : Code::kUnavailable,
+                          .done = pick(2) == 0,
+                          .times = 1 + static_cast<int>(pick(3))});
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (stopped[i] > 0) {
+          --stopped[i];
+          continue;
+        }
+        all[i]->step();
+        const auto until = time.now() + std::chrono::milliseconds(pick(4000));
+        if (!all[i]->leads_until(until)) continue;
+        promised[i] = std::max(promised[i], until);
+        const auto [at, fresh] = whose.emplace(all[i]->epoch(), i);
+        ASSERT_EQ(at->second, i) << "seed " << seed << ": epoch " << all[i]->epoch() << " twice";
+        for (std::size_t other = 0; other < all.size(); ++other)
+          ASSERT_TRUE(other == i || promised[other] < time.now()) << "seed " << seed << ": two lead";
+      }
+      time.advance(std::chrono::milliseconds(100 + pick(900)));
+    }
+    leaderships += whose.size();
+  }
+  EXPECT_GT(leaderships, 600U) << "too little happened";
+}
+
+TEST(CatchUpTest, TheModelHasSeenEveryDecisionThatStandsInTheServer) {
+  using namespace testing;  // NOLINT: the objects of the tests
+  FakeKubeApi api;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  ClusterModel model({}, clock, log);
+  CatchUp caught_up(api, model, clock);
+  EXPECT_FALSE(*caught_up(1)) << "nothing was told yet";
+  model.nodes().replace({});
+  model.gpus().replace({});
+  model.pods().replace({});
+  const auto pod = api.put("/api/v1/namespaces/s/pods/a",
+                           pod_object({.uid = "a", .node = "n1", .record = record_text({slice("a", "GPU-0", 4)})}));
+  EXPECT_FALSE(*caught_up(1)) << "a decision that the watch has not shown";
+  model.pods().change({KubeChange::Kind::kPut, pod});
+  EXPECT_TRUE(*caught_up(1));
+  api.put("/api/v1/namespaces/s/pods/b",
+          pod_object({.uid = "b", .node = "n1", .record = record_text({slice("b", "GPU-0", 4)})}));
+  EXPECT_FALSE(*caught_up(2)) << "each term lists anew";
+  api.erase("/api/v1/namespaces/s/pods/b");
+  EXPECT_FALSE(*caught_up(2));
+  clock.advance(1s);
+  EXPECT_TRUE(*caught_up(2)) << "it went meanwhile";
+}
+
+}  // namespace
+}  // namespace carve::control

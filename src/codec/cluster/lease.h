@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace carve::codec {
+
+/// A Lease (coordination.k8s.io/v1): who leads.
+struct Lease {
+  std::string space;
+  std::string name;
+  std::string version;  // resourceVersion; empty: to be made
+  std::string holder;   // empty: nobody
+  std::int64_t seconds = 0;
+  std::string acquired;  // RFC 3339 with microseconds
+  std::string renewed;
+  std::int64_t transitions = 0;
+  friend bool operator==(const Lease&, const Lease&) = default;
+};
+
+/// Tolerant.
+///   errors  kInvalidArgument: no JSON, or without a name
+[[nodiscard]] Result<Lease> parse_lease(std::string_view text);
+/// For create and replace; with `version` the server refuses when somebody else wrote meanwhile.
+[[nodiscard]] std::string encode_lease(const Lease& lease);
+
+}  // namespace carve::codec
