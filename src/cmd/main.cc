@@ -19,6 +19,7 @@ struct Everything {
   SliceOptions create, remove, list;
   ViewOptions inspect, top, doctor, version;
   ClusterOptions cluster, explain;
+  ControlOptions control;
   HostOptions agent, arbiter;
   NodeOptions node;
   std::string arbiter_trace;
@@ -130,6 +131,30 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
       ->type_name("LIST");
   app->add_option("--instance", node->instance, "a word of this agent's own in its sockets' names: the pod's UID")
       ->type_name("WORD");
+}
+
+void control_command(CLI::App& app, Everything& all) {
+  auto* control = app.add_subcommand("control", "what places pods of a whole cluster (started by its Deployment)");
+  control->add_option("--kubeconfig", all.control.kubeconfig, "how to reach the API server; without: as a pod of it")
+      ->type_name("FILE");
+  control->add_option("--namespace", all.control.space, "where its Lease, Secrets and Service are")
+      ->type_name("NAME")
+      ->capture_default_str();
+  control->add_option("--cluster-config", all.control.cluster_config,
+                      "what control and agents of this installation agree on: dialects, policy, scheduler")
+      ->type_name("FILE");
+  control->add_option("--identity", all.control.identity, "this replica's name in the Lease (default: the host's)")
+      ->type_name("NAME");
+  control->add_option("--listen", all.control.listen, "over TLS: the scheduler, the webhook, the read API")
+      ->type_name("ADDRESS:PORT")
+      ->capture_default_str();
+  control->add_option("--plain-listen", all.control.plain_listen, "health and metrics")
+      ->type_name("ADDRESS:PORT")
+      ->capture_default_str();
+  control->add_flag("--gpushare-http", all.control.gpushare_http,
+                    "on the plain port also /gpushare-scheduler/filter and /inspect, as programs of gpushare expect");
+  control->footer("Examples:\n  carve control --cluster-config /etc/carve-cluster/cluster.conf\n"
+                  "  carve control --kubeconfig ~/.kube/config --listen 127.0.0.1:8443 --plain-listen 127.0.0.1:8080");
 }
 
 void server_commands(CLI::App& app, Everything& all) {
@@ -271,7 +296,8 @@ void collect(const CLI::App* app, const std::string& path, std::vector<Completio
   CompletionNode node{path, {}};
   for (const auto* sub : app->get_subcommands(nullptr)) {
     if (path.empty() &&
-        (sub->get_name() == "agent" || sub->get_name() == "arbiter" || sub->get_name() == "nvml-worker"))
+        (sub->get_name() == "agent" || sub->get_name() == "arbiter" || sub->get_name() == "control" ||
+         sub->get_name() == "nvml-worker"))
       continue;
     node.words.push_back(sub->get_name());
     collect(sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), nodes);
@@ -348,6 +374,7 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
       {"version", &all.version.host, [&] { return version(all.version); }},
   };
   if (name == "explain") return explain_pod(all.explain);
+  if (name == "control") return run_control(all.control);
   if (name == "nvml-worker") return run_worker(all.worker_root, all.worker_host);
   if (name == "completion") {
     std::vector<CompletionNode> nodes;
@@ -401,6 +428,7 @@ int carve_main(int argc, char** argv) {
   all.cluster.wanted = called.substr(called.rfind('/') + 1) == "kubectl-carve";
   server_commands(app, all);
   client_commands(app, all);
+  control_command(app, all);
   cluster_commands(app, all);
   view_commands(app, all);
   // What comes after the first -- is the command, word by word, and no flag of ours.

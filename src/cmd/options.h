@@ -95,6 +95,17 @@ struct ClusterOptions {
   std::string output = "text";
 };
 
+/// What decides for a whole cluster.
+struct ControlOptions {
+  std::string kubeconfig;      // empty: as a pod of the cluster
+  std::string space = "carve-system";
+  std::string cluster_config;  // file; empty: the defaults
+  std::string identity;        // of this replica, for people; empty: the host's name
+  std::string listen = ":8443";
+  std::string plain_listen = ":8080";
+  bool gpushare_http = false;  // gpushare's filter and inspect on the plain port
+};
+
 /// The agent as a node of Kubernetes. Empty name: on a machine by itself, as `carve up` starts it.
 struct NodeOptions {
   std::string name;
@@ -117,6 +128,7 @@ int slice_create(const SliceOptions& options);
 int slice_delete(const SliceOptions& options);
 int slice_list(const SliceOptions& options);
 int inspect(const ViewOptions& options);
+int run_control(const ControlOptions& options);
 int inspect_cluster(const ClusterOptions& options);
 int explain_pod(const ClusterOptions& options);
 int top(const ViewOptions& options);

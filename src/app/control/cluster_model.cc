@@ -216,6 +216,15 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   pods_synced_ = true;
 }
 
+std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
+  std::vector<codec::GpuObject> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, node] : nodes_) {
+    for (const auto& [object, gpu] : node.gpus) all.push_back(gpu.object);
+  }
+  return all;
+}
+
 bool ClusterModel::synced() const {
   const std::lock_guard lock(mutex_);
   return nodes_synced_ && gpus_synced_ && pods_synced_;

@@ -50,6 +50,8 @@ class ClusterModel {
   /// The highest epoch that stands in a record; 0: none.
   [[nodiscard]] std::uint64_t highest_epoch() const;
 
+  /// The GPU objects as they are, in no order.
+  [[nodiscard]] std::vector<codec::GpuObject> gpu_objects() const;
   using Pod = std::shared_ptr<const KnownPod>;
   [[nodiscard]] Pod pod(const std::string& uid) const;  // nullptr: not known, or nothing to do with cards
   /// Those that `wanted` says yes to, by UID.

@@ -32,9 +32,9 @@ void Durations::write(std::string_view verb, codec::MetricsText* text) const {
   text->sample(sum, {{"verb", verb}}, "_count");
 }
 
-void ControlMetrics::observe(Verb verb, Outcome outcome, std::chrono::nanoseconds took) {
+void ControlMetrics::observe(Verb verb, Ended ended, std::chrono::nanoseconds took) {
   auto& one = verbs_[static_cast<std::size_t>(verb)];
-  one.outcomes[static_cast<std::size_t>(outcome)].fetch_add(1, std::memory_order_relaxed);
+  one.outcomes[static_cast<std::size_t>(ended)].fetch_add(1, std::memory_order_relaxed);
   one.durations.observe(took);
 }
 
@@ -91,6 +91,29 @@ void write_cards(const ClusterState& cluster, codec::MetricsText* text) {
         text->sample(row.value(card), {{"node", node}, {"uuid", card.card.id.str()}, {"model", card.card.model}});
     }
   }
+}
+
+void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* text) {
+  const auto gauge = [text](std::string_view name, std::string_view help, std::size_t value) {
+    text->family(name, Kind::kGauge, help);
+    text->sample(std::uint64_t{value});
+  };
+  gauge("carve_nodes", "Nodes with cards.", figures.nodes);
+  gauge("carve_cards", "Cards of the cluster.", figures.cards);
+  gauge("carve_cards_closed", "Cards on which nothing new is put.", figures.closed);
+  text->family("carve_pods", Kind::kGauge, "Pods that ask for cards: hold some, wait, or are on a node without a record.");
+  text->sample(std::uint64_t{figures.holding}, {{"state", "holding"}});
+  text->sample(std::uint64_t{figures.waiting}, {{"state", "waiting"}});
+  text->sample(std::uint64_t{figures.unplaced}, {{"state", "unplaced"}});
+  gauge("carve_control_reservations", "Room set aside for bindings on their way.", figures.reserved);
+  gauge("carve_control_conflicts", "Slices that are held and cannot be.", figures.conflicts);
+  const auto counter = [text](std::string_view name, std::string_view help, std::uint64_t value) {
+    text->family(name, Kind::kCounter, help);
+    text->sample(value);
+  };
+  counter("carve_control_conflicts_total", "Conflicts, ever.", figures.conflicts_seen);
+  counter("carve_control_unreadable_objects_total", "Objects that could not be read, ever.", figures.unreadable);
+  counter("carve_control_ledgers_rebuilt_total", "Ledgers of nodes made anew, ever.", figures.rebuilt);
 }
 
 }  // namespace carve::control

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "app/control/cluster_model.h"
 #include "codec/metrics/metrics_text.h"
 #include "core/cluster/cluster.h"
 
@@ -36,9 +37,9 @@ class ControlMetrics {
   enum class Verb : std::uint8_t { kFilter, kPrioritize, kBind, kPreempt, kMutate, kValidate, kRead, kOther };
   static constexpr std::size_t kVerbs = 8;
   /// How a request ended. What was answered well may still be a refusal.
-  enum class Outcome : std::uint8_t { kOk, kRefused, kFailed };
+  enum class Ended : std::uint8_t { kOk, kRefused, kFailed };
 
-  void observe(Verb verb, Outcome outcome, std::chrono::nanoseconds took);
+  void observe(Verb verb, Ended ended, std::chrono::nanoseconds took);
   /// The nodes of one filter call, by what became of them.
   void observe_filter(const Fit& fit);
 
@@ -58,5 +59,7 @@ class ControlMetrics {
 
 /// Per card of the cluster: what it has and what is granted of it, for dashboards and alerts.
 void write_cards(const ClusterState& cluster, codec::MetricsText* text);
+/// What the model knows, in numbers.
+void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* text);
 
 }  // namespace carve::control

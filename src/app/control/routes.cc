@@ -6,25 +6,25 @@
 namespace carve::control {
 namespace {
 
-using Outcome = ControlMetrics::Outcome;
+using Ended = ControlMetrics::Ended;
 using Verb = ControlMetrics::Verb;
 
 HttpReply plain(int status, std::string text) { return {status, "text/plain; charset=utf-8", std::move(text) + "\n"}; }
 
-Answered json(std::string text) { return {{200, "application/json", std::move(text)}, Outcome::kOk}; }
+Answered json(std::string text) { return {{200, "application/json", std::move(text)}, Ended::kOk}; }
 
 /// Of an extender's answer: whether it says no. Its `Error` stands at the end, and is empty when all is well.
-Outcome outcome_of_extender(std::string_view text) {
+Ended outcome_of_extender(std::string_view text) {
   const auto at = text.rfind("\"Error\":");
-  if (at == std::string_view::npos) return Outcome::kOk;
-  return text.substr(at + 8, 2) == "\"\"" ? Outcome::kOk : Outcome::kRefused;
+  if (at == std::string_view::npos) return Ended::kOk;
+  return text.substr(at + 8, 2) == "\"\"" ? Ended::kOk : Ended::kRefused;
 }
 
-Outcome outcome_of_review(std::string_view text) {
-  return text.find("\"allowed\":true") == std::string_view::npos ? Outcome::kRefused : Outcome::kOk;
+Ended outcome_of_review(std::string_view text) {
+  return text.find("\"allowed\":true") == std::string_view::npos ? Ended::kRefused : Ended::kOk;
 }
 
-Route post(std::string path, Asker asker, Verb verb, Answers::Text answer, Outcome (*outcome)(std::string_view)) {
+Route post(std::string path, Asker asker, Verb verb, Answers::Text answer, Ended (*outcome)(std::string_view)) {
   Route route{"POST", std::move(path), false, asker, false, verb, {}};
   route.answer = [answer = std::move(answer), outcome](const HttpAsk& ask) {
     auto answered = json(answer(ask.body));
@@ -39,7 +39,7 @@ Route post_synced(std::string path, Verb verb, const Answers& answers, const Ans
   auto route = post(std::move(path), Asker::kScheduler, verb, answer, outcome_of_extender);
   route.answer = [inner = std::move(route.answer), synced = answers.synced](const HttpAsk& ask) {
     if (synced()) return inner(ask);
-    return Answered{plain(503, "the cluster is not known yet: the first lists have not come"), Outcome::kFailed};
+    return Answered{plain(503, "the cluster is not known yet: the first lists have not come"), Ended::kFailed};
   };
   return route;
 }
@@ -82,7 +82,7 @@ HttpReply Routes::answer(const HttpAsk& ask) const {
   const Route* route = find(ask, &known);
   const auto begin = clock_.now();
   const auto refuse = [&](int status, std::string text) {
-    metrics_.observe(Verb::kOther, Outcome::kRefused, clock_.now() - begin);
+    metrics_.observe(Verb::kOther, Ended::kRefused, clock_.now() - begin);
     return plain(status, std::move(text));
   };
   if (!known) return refuse(404, "there is nothing at this path");
@@ -115,14 +115,14 @@ std::vector<Route> secure_routes(const Answers& answers) {
 std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   std::vector<Route> rows;
   rows.push_back(get("/healthz", Asker::kAnybody, Verb::kOther,
-                     [](const HttpAsk&) { return Answered{plain(200, "ok"), Outcome::kOk}; }));
+                     [](const HttpAsk&) { return Answered{plain(200, "ok"), Ended::kOk}; }));
   rows.push_back(get("/readyz", Asker::kAnybody, Verb::kOther, [not_ready = answers.not_ready](const HttpAsk&) {
     auto why = not_ready();
     const bool ready = why.empty();
-    return Answered{plain(ready ? 200 : 503, ready ? "ok" : std::move(why)), ready ? Outcome::kOk : Outcome::kFailed};
+    return Answered{plain(ready ? 200 : 503, ready ? "ok" : std::move(why)), ready ? Ended::kOk : Ended::kFailed};
   }));
   rows.push_back(get("/metrics", Asker::kAnybody, Verb::kOther, [metrics = answers.metrics](const HttpAsk&) {
-    return Answered{{200, std::string(codec::kMetricsType), metrics()}, Outcome::kOk};
+    return Answered{{200, std::string(codec::kMetricsType), metrics()}, Ended::kOk};
   }));
   if (!gpushare) return rows;
   auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.filter);

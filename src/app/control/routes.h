@@ -22,7 +22,7 @@ enum class Asker : std::uint8_t {
 
 struct Answered {
   HttpReply reply;
-  ControlMetrics::Outcome outcome = ControlMetrics::Outcome::kOk;
+  ControlMetrics::Ended outcome = ControlMetrics::Ended::kOk;
 };
 
 /// One row of the table: what is asked, who may, and who answers.

@@ -1,0 +1,319 @@
+#include <fmt/core.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "adapter/http/server.h"
+#include "adapter/kube/kube_client.h"
+#include "adapter/process/text_file.h"
+#include "adapter/tls/certificates.h"
+#include "app/control/admission.h"
+#include "app/control/catch_up.h"
+#include "app/control/cluster_model.h"
+#include "app/control/extender.h"
+#include "app/control/leader.h"
+#include "app/control/metrics.h"
+#include "app/control/read_api.h"
+#include "app/control/routes.h"
+#include "cmd/cluster_config.h"
+#include "cmd/options.h"
+#include "codec/views/gpushare_inspect.h"
+
+// carve control: everything wired, until SIGTERM.
+namespace carve::cmd {
+namespace {
+
+using codec::MetricsText;
+
+// After SIGTERM, while the Service's clients learn that this replica goes: it says "not ready" and still answers.
+constexpr std::chrono::seconds kNotice{2};
+constexpr std::chrono::seconds kLeaseCall{2};  // a look at the Lease, or its renewal
+constexpr std::chrono::seconds kGrace{6};  // for the requests that have come; the pod has 15 s
+
+/// Ours in the Lease. A process that is started again is another one: what its forerunner was promised is not its own.
+std::string identity_of(const ControlOptions& options) {
+  char host[256] = "";
+  if (options.identity.empty() && ::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  std::random_device random;
+  return fmt::format("{}_{:08x}{:08x}", options.identity.empty() ? host : options.identity, random(), random());
+}
+
+/// The process itself, by the conventions of Prometheus' client libraries.
+void write_process(MetricsText* text) {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  text->family("process_cpu_seconds_total", MetricsText::Kind::kCounter, "CPU time of this process.");
+  text->sample(seconds(used.ru_utime) + seconds(used.ru_stime));
+  std::uint64_t pages = 0;
+  if (const auto statm = read_text("/proc/self/statm"); statm) {
+    const auto blank = statm->find(' ');
+    if (blank != std::string::npos) pages = std::strtoull(statm->c_str() + blank, nullptr, 10);
+  }
+  text->family("process_resident_memory_bytes", MetricsText::Kind::kGauge, "Resident memory of this process.");
+  text->sample(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  text->family("carve_build_info", MetricsText::Kind::kGauge, "1; what runs here.");
+  text->sample(std::uint64_t{1}, {{"version", kVersion}, {"commit", kCommit}});
+}
+
+/// The port over TLS. It opens with the first certificate and is told of each new one.
+class SecurePort {
+ public:
+  SecurePort(http::ServerOptions options, const control::Routes& routes, Log& log)
+      : options_(std::move(options)), routes_(routes), log_(log) {
+    options_.waits = [this](const HttpAsk& ask) { return routes_.waits(ask); };
+  }
+
+  void serve_with(const tls::Serving& serving) {
+    const http::Identity identity{serving.pair.certificate, serving.pair.key, serving.authorities};
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    if (server_) {
+      if (auto done = server_->renew(identity); !done)
+        log_.error("the new certificate cannot be used", {{"error", done.error().what}});
+      return;
+    }
+    options_.identity = identity;
+    auto made = http::Server::open(options_, [this](const HttpAsk& ask) { return routes_.answer(ask); }, log_);
+    if (made) {
+      server_ = std::move(*made);
+      log_.info("control serves", {{"listen", options_.listen}, {"port", server_->port()}});
+      return;
+    }
+    log_.error("the port cannot be opened", {{"listen", options_.listen}, {"error", made.error().what}});
+    failed_ = true;
+    ::kill(::getpid(), SIGTERM);  // the Deployment starts it again, and shows that it failed
+  }
+  void stop(std::chrono::milliseconds grace) {
+    http::Server* server = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+      server = server_.get();
+    }
+    if (server != nullptr) server->stop(grace);
+  }
+  [[nodiscard]] bool open() const {
+    const std::lock_guard lock(mutex_);
+    return server_ != nullptr && !stopped_;
+  }
+  [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] http::ServerCounts counts() const {
+    const std::lock_guard lock(mutex_);
+    return server_ ? server_->counts() : http::ServerCounts{};
+  }
+
+ private:
+  http::ServerOptions options_;
+  const control::Routes& routes_;
+  Log& log_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<http::Server> server_;
+  bool stopped_ = false;
+  std::atomic<bool> failed_ = false;
+};
+
+/// All of one replica.
+class Control {
+ public:
+  struct Apis {
+    std::unique_ptr<KubeApi> watches;  // lists, watches, certificates
+    std::unique_ptr<KubeApi> lease;    // of its own: a renewal stands behind nothing else
+  };
+  Control(const ControlOptions& options, const ClusterConfig& config, const PolicyRow& policy, Apis apis, Clock& clock,
+          Log& log);
+  ///   errors  kUnavailable, kInvalidArgument: a port
+  Result<void> run(const sigset_t& stop_signals);
+
+ private:
+  control::Answers answers();
+  std::string why_not_ready() const;
+  std::string metrics_text();
+  void write_ports(MetricsText* text) const;
+
+  const ControlOptions options_;
+  const std::string identity_;
+  const ClusterConfig config_;
+  Clock& clock_;
+  Log& log_;
+  Apis apis_;
+  control::ControlMetrics metrics_;
+  control::ClusterModel model_;
+  control::Extender extender_;
+  control::Admission admission_;
+  tls::Certificates certificates_;
+  control::CatchUp catch_up_;
+  control::Leader leader_;
+  control::Routes secure_routes_;
+  control::Routes plain_routes_;
+  SecurePort secure_;
+  std::unique_ptr<http::Server> plain_;
+  std::atomic<bool> leaving_ = false;
+};
+
+tls::CertificateNames names_of(const ControlOptions& options) {
+  tls::CertificateNames names;
+  names.space = options.space;
+  return names;
+}
+
+Control::Control(const ControlOptions& options, const ClusterConfig& config, const PolicyRow& policy, Apis apis,
+                 Clock& clock, Log& log)
+    : options_(options),
+      identity_(identity_of(options)),
+      config_(config),
+      clock_(clock),
+      log_(log),
+      apis_(std::move(apis)),
+      model_(config.dialects(), clock, log),
+      extender_(config.dialects(), policy, [this] { return model_.snapshot(); },
+                [this](const Fit& fit) { metrics_.observe_filter(fit); }),
+      admission_(config.dialects(), {config.scheduler, {}}),
+      certificates_(*apis_.watches, clock, log, names_of(options)),
+      catch_up_(*apis_.watches, model_, clock),
+      leader_({*apis_.lease, clock, log, [this] { return model_.highest_epoch(); },
+               [this](std::uint64_t term) { return catch_up_(term); }},
+              {options.space, "carve-control", identity_}),
+      secure_routes_(control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock),
+      plain_routes_(control::plain_routes(answers(), options.gpushare_http), {}, metrics_, clock),
+      secure_({options.listen, {}, {}, {}}, secure_routes_, log) {}
+
+control::Answers Control::answers() {
+  control::Answers answers;
+  answers.filter = [this](std::string_view call) { return extender_.filter(call); };
+  answers.prioritize = [this](std::string_view call) { return extender_.prioritize(call); };
+  answers.mutate = [this](std::string_view review) { return admission_.mutate(review); };
+  answers.validate = [this](std::string_view review) { return admission_.validate(review); };
+  answers.cluster = [this] { return codec::to_json(control::view_of(model_)); };
+  answers.metrics = [this] { return metrics_text(); };
+  answers.gpushare_inspect = [this](std::string_view node) {
+    return codec::gpushare_inspect(control::view_of(model_), config_.gpushare_unit, node);
+  };
+  answers.synced = [this] { return model_.synced(); };
+  answers.not_ready = [this] { return why_not_ready(); };
+  return answers;
+}
+
+std::string Control::why_not_ready() const {
+  if (leaving_) return "this replica is told to end";
+  if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not come";
+  if (!secure_.open()) return "there is no certificate yet";
+  return {};
+}
+
+void Control::write_ports(MetricsText* text) const {
+  const std::pair<const char*, http::ServerCounts> ports[] = {
+      {"https", secure_.counts()}, {"http", plain_ ? plain_->counts() : http::ServerCounts{}}};
+  text->family("carve_control_connections", MetricsText::Kind::kGauge, "Open connections.");
+  for (const auto& [port, counts] : ports) text->sample(std::uint64_t{counts.open}, {{"port", port}});
+  text->family("carve_control_connections_total", MetricsText::Kind::kCounter,
+               "Connections, ever: accepted, refused because there were too many, idle ones that made room.");
+  for (const auto& [port, counts] : ports) {
+    text->sample(counts.accepted, {{"port", port}, {"what", "accepted"}});
+    text->sample(counts.refused, {{"port", port}, {"what", "refused"}});
+    text->sample(counts.evicted, {{"port", port}, {"what", "evicted"}});
+  }
+  text->family("carve_control_malformed_requests_total", MetricsText::Kind::kCounter,
+               "Requests that were none, too large or too slow.");
+  for (const auto& [port, counts] : ports) text->sample(counts.malformed, {{"port", port}});
+}
+
+std::string Control::metrics_text() {
+  MetricsText text;
+  text.family("carve_control_ready", MetricsText::Kind::kGauge, "1: this replica can serve.");
+  text.sample(std::uint64_t{why_not_ready().empty() ? 1U : 0U});
+  text.family("carve_control_certificate_expiry_timestamp_seconds", MetricsText::Kind::kGauge,
+              "Until when the certificate is good that is served with.");
+  text.sample(std::chrono::duration<double>(certificates_.good_until().time_since_epoch()).count());
+  text.family("carve_control_leader", MetricsText::Kind::kGauge, "1: this replica leads now.");
+  text.sample(std::uint64_t{leader_.leads_until(clock_.now()) ? 1U : 0U});
+  text.family("carve_control_terms_total", MetricsText::Kind::kCounter, "How often this replica began to lead.");
+  text.sample(leader_.terms());
+  metrics_.write(&text);
+  control::write_figures(model_.figures(), &text);
+  control::write_cards(*model_.snapshot(), &text);
+  write_ports(&text);
+  write_process(&text);
+  return text.text();
+}
+
+Result<void> Control::run(const sigset_t& stop_signals) {
+  http::ServerOptions plain;
+  plain.listen = options_.plain_listen;
+  auto opened = http::Server::open(plain, [this](const HttpAsk& ask) { return plain_routes_.answer(ask); }, log_);
+  if (!opened) return fail_in("--plain-listen", opened.error());
+  plain_ = std::move(*opened);
+  log_.info("control starts",
+            {{"version", kVersion}, {"identity", identity_}, {"health", plain_->port()}, {"policy", config_.policy}});
+  auto& api = *apis_.watches;
+  const auto nodes = model_.nodes();
+  const auto gpus = model_.gpus();
+  const auto pods = model_.pods();
+  std::vector<std::jthread> threads;
+  threads.emplace_back([&](const std::stop_token& stop) { api.watch("/api/v1/nodes", {}, nodes, stop); });
+  threads.emplace_back(
+      [&](const std::stop_token& stop) { api.watch("/apis/elasticgpu.io/v1alpha1/gpus", {}, gpus, stop); });
+  threads.emplace_back([&](const std::stop_token& stop) { api.watch("/api/v1/pods", {}, pods, stop); });
+  threads.emplace_back([&](const std::stop_token& stop) {
+    certificates_.run([this](const tls::Serving& serving) { secure_.serve_with(serving); }, stop);
+  });
+  threads.emplace_back([&](const std::stop_token& stop) { leader_.run(stop); });
+  int signal = 0;
+  ::sigwait(&stop_signals, &signal);
+  log_.info("control stops", {{"signal", signal}});
+  leaving_ = true;
+  const timespec notice = {kNotice.count(), 0};
+  if (!secure_.failed()) ::sigtimedwait(&stop_signals, nullptr, &notice);  // a second signal: at once
+  secure_.stop(kGrace);
+  for (auto& thread : threads) thread.request_stop();
+  threads.clear();
+  plain_->stop(std::chrono::seconds(1));
+  if (secure_.failed()) return fail(Code::kUnavailable, "--listen " + options_.listen + ": the port cannot be opened");
+  return {};
+}
+
+}  // namespace
+
+int run_control(const ControlOptions& options) {
+  sigset_t stop_signals;
+  ::sigemptyset(&stop_signals);
+  ::sigaddset(&stop_signals, SIGTERM);
+  ::sigaddset(&stop_signals, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &stop_signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  Log log;
+  SystemClock clock;
+  ClusterConfig config;
+  if (!options.cluster_config.empty()) {
+    auto read = read_cluster_config(options.cluster_config);
+    if (!read) return report(fail_in("--cluster-config", read.error()).value(), kExitUsage);
+    config = *read;
+  }
+  const auto policy = policy_named(config.policy);
+  if (!policy) return report(policy.error(), kExitUsage);
+  Control::Apis apis;
+  const std::pair<std::unique_ptr<KubeApi>*, std::chrono::milliseconds> wanted[] = {
+      {&apis.watches, kube::Limits{}.call}, {&apis.lease, kLeaseCall}};
+  for (const auto& [place, call] : wanted) {
+    kube::Limits limits;
+    limits.call = call;
+    auto api = kube::open(options.kubeconfig, clock, log, limits);
+    if (!api) return report(api.error(), kExitUsage);
+    *place = std::move(*api);
+  }
+  Control control(options, config, **policy, std::move(apis), clock, log);
+  const auto done = control.run(stop_signals);
+  return done ? kExitOk : report(done.error());
+}
+
+}  // namespace carve::cmd
