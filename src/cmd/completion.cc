@@ -11,7 +11,8 @@ _carve() {
     case "$word" in
       --) return 0 ;;
       -*) ;;
-      up|down|run|slice|inspect|top|doctor|version|completion|explain|agent|arbiter|control|create|delete|list) path="${path:+$path }$word" ;;
+      up|down|run|slice|inspect|top|explain|doctor|version|completion|create|delete|list|agent|arbiter|control)
+        path="${path:+$path }$word" ;;
     esac
   done
   case "$path" in

@@ -101,7 +101,8 @@ void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* tex
   gauge("carve_nodes", "Nodes with cards.", figures.nodes);
   gauge("carve_cards", "Cards of the cluster.", figures.cards);
   gauge("carve_cards_closed", "Cards on which nothing new is put.", figures.closed);
-  text->family("carve_pods", Kind::kGauge, "Pods that ask for cards: hold some, wait, or are on a node without a record.");
+  text->family("carve_pods", Kind::kGauge,
+               "Pods that ask for cards: hold some, wait, or are on a node without a record.");
   text->sample(std::uint64_t{figures.holding}, {{"state", "holding"}});
   text->sample(std::uint64_t{figures.waiting}, {{"state", "waiting"}});
   text->sample(std::uint64_t{figures.unplaced}, {{"state", "unplaced"}});
