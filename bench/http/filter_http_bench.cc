@@ -53,9 +53,10 @@ std::shared_ptr<const NodeState> node(std::size_t number) {
 /// The Pod of a real cluster is some 20 KB, managedFields and all.
 std::string call_of(std::size_t nodes) {
   std::string text = R"({"Pod":{"metadata":{"name":"train-0","namespace":"ml",)"
-                     R"("uid":"8f0c5a1e-0000-4000-8000-000000000001","annotations":{"filler":")" + std::string(18'000, 'x') +
-                     R"("}},"spec":{"containers":[{"name":"c","resources":{"limits":{"elasticgpu.io/gpu-memory":"4096",)"
-                     R"("elasticgpu.io/gpu-core":"30"}}}]}},"NodeNames":[)";
+                     R"("uid":"8f0c5a1e-0000-4000-8000-000000000001","annotations":{"filler":")" +
+                     std::string(18'000, 'x') +
+                     R"("}},"spec":{"containers":[{"name":"c","resources":{"limits":)"
+                     R"({"elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30"}}}]}},"NodeNames":[)";
   for (std::size_t i = 0; i < nodes; ++i)
     text += (i == 0 ? "\"" : ",\"") + name_of(i) + "\"";
   return text + "]}";
