@@ -183,13 +183,34 @@ def check_cards(claims, slices) -> list:
     return found
 
 
+def check_records(pods, physical) -> list:
+    """No card is given out beyond what it has, over all records: of each pod the larger of any init container's part
+    and the sum of the others, as the pod holds it."""
+    used = {}
+    for pod in pods:
+        text = pod["metadata"].get("annotations", {}).get(RECORD)
+        init, run = {}, {}
+        for part in json.loads(text)["parts"] if text else []:
+            guaranteed = part["share"] != "besteffort"
+            for card in part["cards"]:
+                amounts = (card["bytes"], card["compute"] if guaranteed else 0)
+                before = (init if part.get("init") else run).get(card["uuid"], (0, 0))
+                joined = map(max, before, amounts) if part.get("init") else map(sum, zip(before, amounts))
+                (init if part.get("init") else run)[card["uuid"]] = tuple(joined)
+        for uuid in init.keys() | run.keys():
+            holds = tuple(map(max, init.get(uuid, (0, 0)), run.get(uuid, (0, 0))))
+            used[uuid] = tuple(map(sum, zip(used.get(uuid, (0, 0)), holds)))
+    return [f"{uuid}: {memory} bytes and {cores} cores are given out of {physical.get(uuid, 0)} and 100"
+            for uuid, (memory, cores) in sorted(used.items()) if memory > physical.get(uuid, 0) or cores > 100]
+
+
 def check(pods, claims, slices, seen, by="claims", physical=None) -> list:
     """All differences; empty: everything is as it was given. Containers without a look are named as unseen.
 
     physical: card UUID -> bytes of the hardware, where that is more than what is published of it.
     """
     whole = {device["uuid"]: device["memory"] for device in devices_of(slices).values()}
-    found = check_cards(claims, slices) if by == "claims" else []
+    found = check_cards(claims, slices) if by == "claims" else check_records(pods, physical) if physical else []
     for pod in pods:
         for container in pod["spec"]["containers"]:
             key = (pod["metadata"]["namespace"], pod["metadata"]["name"], container["name"])

@@ -108,6 +108,24 @@ class Checker(unittest.TestCase):
         pods = [pod("p1", "u1", "c1", {check.RECORD: json.dumps(record)})]
         self.assertIn("the record is for UID another", check.check(pods, [], [], self.seen, by="records")[0])
 
+    def test_records_that_give_more_than_a_card_has(self):
+        def holder(uid, size, cores, **part):
+            text = json.dumps({"owner": {"uid": uid}, "parts": [{"part": "main", "share": "burst", "cards": [
+                {"uuid": A, "bytes": size << 30, "compute": cores}], **part}]})
+            return {"metadata": {"uid": uid, "annotations": {check.RECORD: text}}}
+        physical = {A: 16 << 30}
+        self.assertEqual(check.check_records([holder("u1", 8, 60), holder("u2", 8, 40)], physical), [])
+        self.assertEqual(len(check.check_records([holder("u1", 8, 60), holder("u2", 9, 40)], physical)), 1)
+        self.assertEqual(len(check.check_records([holder("u1", 8, 60), holder("u2", 8, 41)], physical)), 1)
+        self.assertEqual(check.check_records([holder("u1", 8, 60), holder("u2", 8, 90, share="besteffort")], physical), [])
+
+    def test_of_a_record_with_init_containers_the_larger_half_counts(self):
+        parts = [{"part": "load", "init": True, "share": "burst", "cards": [{"uuid": A, "bytes": 10, "compute": 1}]},
+                 {"part": "main", "share": "burst", "cards": [{"uuid": A, "bytes": 8, "compute": 90}]}]
+        pods = [{"metadata": {"uid": "u", "annotations": {check.RECORD: json.dumps({"parts": parts})}}}]
+        self.assertEqual(check.check_records(pods, {A: 10}), [])
+        self.assertEqual(len(check.check_records(pods, {A: 9})), 1)
+
     def test_quantities(self):
         self.assertEqual([check.quantity(q) for q in ("4Gi", "30", 7, "1k", "1.5Gi")],
                          [4 << 30, 30, 7, 1000, 3 << 29])

@@ -1,9 +1,22 @@
 """kube-apiserver, kube-controller-manager and kube-scheduler as a stock cluster runs them: TLS, RBAC, Node authorizer."""
+import json
+
 from . import network
 from .certs import kubeconfig
 from .process import spawn, stop
 
 SERVER = f"https://{network.API_SERVICE}:{network.API_PORT}"     # inside the ring's network
+
+
+AUDIT_LOG = "audit.log"       # every request that was answered: who, what, with which code; no bodies
+
+
+def _audit_policy(state):
+    path = state.folder / "audit-policy.json"
+    path.write_text(json.dumps({
+        "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+        "rules": [{"level": "None", "verbs": ["get", "list", "watch"]}, {"level": "Metadata"}]}))
+    return path
 
 
 def start_api_server(state, binaries, certificates, place) -> int:
@@ -22,7 +35,9 @@ def start_api_server(state, binaries, certificates, place) -> int:
         "--kubelet-preferred-address-types=InternalIP",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={file('service-account.pub')}",
-        f"--service-account-signing-key-file={file('service-account.key')}"], place)
+        f"--service-account-signing-key-file={file('service-account.key')}",
+        f"--audit-policy-file={_audit_policy(state)}", f"--audit-log-path={state.log('apiserver').parent / AUDIT_LOG}",
+        "--audit-log-mode=blocking-strict"], place)
 
 
 def stop_api_server(state) -> None:

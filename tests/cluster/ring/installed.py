@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from . import carve, paths
+from . import carve, images, paths
 from .kube import wait_for
 
 DEPLOY = paths.REPOSITORY / "deploy"
@@ -34,18 +34,30 @@ class Installed(carve.Carve):
         good = any(c["type"] == "Ready" and c["status"] == "True" for c in pods[0]["status"].get("conditions", []))
         return pods[0] if good else None
 
-    def wait_serving(self, seconds=90) -> None:
+    def wait_serving(self, seconds=90, doors="dra") -> None:
         for workload in WORKLOADS:
             try:
                 wait_for(f"{workload} ready on {self.node.name}", seconds, lambda w=workload: self.ready(w))
             except AssertionError as error:
                 raise AssertionError(f"{error}\n{self.describe(workload)}") from None
-        wait_for("ResourceSlices", 30, self.published)
+        if "dra" in doors:
+            wait_for("ResourceSlices", 30, self.published)
+        if "slots" in doors:
+            wait_for("slots on the node", 60, lambda: int(self.kube.get("Node", self.node.name)["status"][
+                "allocatable"].get("elasticgpu.io/slot", 0)) > 0)
 
     def describe(self, workload) -> str:
         """What a person would look at: states, events and the end of the log."""
+        return self._describe(workload, self.pods_of(workload))
+
+    def describe_all(self, workload) -> str:
+        """The same of its pods on all nodes."""
+        return self._describe(workload, [pod for pod in self.kube.list("Pod", carve.NAMESPACE)
+                                         if pod["metadata"]["name"].startswith(workload + "-")])
+
+    def _describe(self, workload, pods) -> str:
         lines = []
-        for pod in self.pods_of(workload):
+        for pod in pods:
             name = pod["metadata"]["name"]
             lines.append(f"{name}: {json.dumps(pod['status'].get('containerStatuses', pod['status']))}")
             lines += [f"  {t} {r}: {m}" for t, r, m in self.kube.events_of(pod)]
@@ -98,8 +110,57 @@ def install(ring, archive, doors="dra") -> list:
     ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY)
     made = [Installed(ring, node) for node in ring.nodes]
     for one in made:
-        one.wait_serving()
+        one.wait_serving(doors=doors)
     return made
+
+
+SCHEDULER_IMAGE = "local.test/kube-scheduler:1"
+
+
+def _scheduler_image(ring) -> None:
+    """The stock kube-scheduler as an image, as a control plane's registry has it."""
+    folder = ring.state.folder / "images"
+    root, archive = folder / "kube-scheduler", folder / "kube-scheduler.tar"
+    if not archive.exists():
+        (root / "usr/local/bin").mkdir(parents=True)
+        (root / "tmp").mkdir()
+        shutil.copy(ring.binaries["kube-scheduler"], root / "usr/local/bin/kube-scheduler")
+        images.oci_archive.write(root, SCHEDULER_IMAGE, archive)
+        shutil.rmtree(root)
+    for node in ring.nodes:
+        node.import_images([archive])
+
+
+def install_control(ring, archive, replicas=2) -> list:
+    """All of deploy/ with control and a scheduler of its own, as deploy/control/README.md says; the Installed of each
+    node, with its slots there and control and scheduler Ready."""
+    for node in ring.nodes:
+        node.import_images([archive])
+    _scheduler_image(ring)
+    ring.kubectl("apply", "-f", DEPLOY / "agent-rbac.yaml")
+    ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
+                       "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
+    scheduler = (DEPLOY / "control/scheduler/scheduler.yaml").read_text().replace("image: IMAGE",
+                                                                                  f"image: {SCHEDULER_IMAGE}")
+    ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY, "-f", DEPLOY / "control",
+                 "-f", DEPLOY / "control/scheduler/scheduler-rbac.yaml")
+    ring.kubectl("apply", "-f", "-", input=scheduler)
+    for name in ("carve-control", "carve-scheduler"):
+        if replicas != 2:
+            ring.kubectl("-n", carve.NAMESPACE, "scale", f"deployment/{name}", f"--replicas={replicas}")
+    made = [Installed(ring, node) for node in ring.nodes]
+    for one in made:
+        one.wait_serving(doors="slots")
+    for name in ("carve-control", "carve-scheduler"):
+        done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=90s", check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{name}: {done.stdout}{done.stderr}\n" + made[0].describe_all(name))
+    return made
+
+
+def uninstall_control(ring) -> None:
+    ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY / "control/scheduler", "-f", DEPLOY / "control", check=False)
+    uninstall(ring)
 
 
 def uninstall(ring) -> None:

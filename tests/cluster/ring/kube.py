@@ -32,6 +32,14 @@ RESOURCES = {       # kind -> (group and version, plural, namespaced); what the 
     "ValidatingAdmissionPolicy": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
     "ValidatingAdmissionPolicyBinding":
         ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", False),
+    "MutatingWebhookConfiguration":
+        ("/apis/admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False),
+    "ValidatingWebhookConfiguration":
+        ("/apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets", True),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets", True),
+    "Lease": ("/apis/coordination.k8s.io/v1", "leases", True),
+    "Secret": (CORE, "secrets", True),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
     "GPU": ("/apis/elasticgpu.io/v1alpha1", "gpus", False),
 }

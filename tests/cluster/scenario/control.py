@@ -1,0 +1,219 @@
+"""A cluster with all of Carve, installed as a user would: pods ask in three dialects, are placed, limited, explained."""
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE / "checker"))
+import check  # noqa: E402
+from ring import binder, carve, control_plane, images, installed  # noqa: E402
+from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
+
+GIB = 1 << 30
+HOLD = ["ring-look", "hold", "3600"]
+NATIVE = {"elasticgpu.io/gpu-memory": 4096, "elasticgpu.io/gpu-core": 30}
+
+
+def asking(name, limits, command=HOLD, containers=1, **spec):
+    """A pod of the programs' image whose containers ask for `limits`; nothing in it names Carve's scheduler or slots."""
+    made = pod(name, image=images.PROGRAMS, command=command, **spec)
+    first = made["spec"]["containers"][0]
+    first["resources"] = {"limits": {key: str(value) for key, value in limits.items()}}
+    made["spec"]["containers"] = [{**first, "name": "main" if i == 0 else f"main-{i}"} for i in range(containers)]
+    return made
+
+
+class ControlTest(RingTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.addClassCleanup(installed.uninstall_control, cls.ring)
+        archive = cls.ring.state.folder / "images" / "carve.tar"
+        installed.make_image(cls.ring.build, archive)
+        cls.carves = installed.install_control(cls.ring, archive)
+        cls.capacity = {card["uuid"]: card["total_bytes"] for one in cls.carves for card in one.truth("cards")["cards"]}
+
+    def tearDown(self):
+        outcome = self._outcome.result
+        if outcome.failures or outcome.errors:
+            print("\n" + self.carves[0].describe_all("carve-control"), flush=True)
+
+    # --- words -------------------------------------------------------------------------------------------------------
+
+    def look(self, name, container="main"):
+        line = wait_for(f"{name}/{container} has looked", 20,
+                        lambda: self.kube.logs(name, container).strip().splitlines())
+        return json.loads(line[-1])
+
+    def record(self, name):
+        return json.loads(self.kube.get("Pod", name)["metadata"]["annotations"][binder.RECORD])
+
+    def cards_of(self, name):
+        """container -> [(card, bytes, cores)] by the record."""
+        return {part["part"]: [(card["uuid"], card["bytes"], card["compute"]) for card in part["cards"]]
+                for part in self.record(name)["parts"]}
+
+    def view(self, command, *arguments):
+        """`carve inspect --cluster` and `carve explain` as a person runs them, with the admin's kubeconfig."""
+        return subprocess.run([self.ring.build / "bin" / "carve", command, "--kubeconfig", self.ring.kubeconfig,
+                               *arguments], text=True, capture_output=True, check=True).stdout
+
+    def messages(self, made):
+        return [message for _, _, message in self.kube.events_of(made)]
+
+    def assert_right(self, names, containers=("main",)):
+        """The independent checker: what each container sees equals its record, and no card is over."""
+        pods = [self.kube.get("Pod", name) for name in names]
+        seen = {("default", name, c): self.look(name, c) for name in names for c in containers}
+        self.assertEqual(check.check(pods, [], [], seen, by="records", physical=self.capacity), [])
+
+    def run_all(self, *made):
+        names = [self.create(one)["metadata"]["name"] for one in made]
+        for name in names:
+            self.wait_ready(name)
+        return names
+
+
+class Dialects(ControlTest):
+    def test_a_native_fraction_is_placed_limited_and_shown(self):
+        name, = self.run_all(asking(self.name(), NATIVE, command=["ring-look", "allocate", str(5 * GIB), "hold", "3600"]))
+        self.assertEqual([(size, cores) for _, size, cores in self.cards_of(name)["main"]], [(4 * GIB, 30)])
+        self.assertEqual(self.look(name)["allocated"], 2)       # CUDA_ERROR_OUT_OF_MEMORY
+        self.assert_right([name])
+        wait_for("it in carve inspect", 10, lambda: f"default/{name}" in self.view("inspect"))
+        self.assertIn("4 GiB of", self.view("inspect"))
+        self.assertIn("holds    main: GPU-", self.view("explain", name))
+
+    def test_the_gpushare_stateful_set_of_the_field_packs_on_one_card(self):
+        name = self.name("binpack")
+        self.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": "default"},
+                     "spec": {"replicas": 3, "podManagementPolicy": "Parallel", "serviceName": name,
+                              "selector": {"matchLabels": {"app": name}},
+                              "template": {"metadata": {"labels": {"app": name}},
+                                           "spec": {"terminationGracePeriodSeconds": 1, "containers": [{
+                                               "name": "main", "image": images.PROGRAMS, "imagePullPolicy": "Never",
+                                               "command": HOLD, "resources": {"limits": {"aliyun.com/gpu-mem": 3}}}]}}}})
+        names = [f"{name}-{i}" for i in range(3)]
+        for one in names:
+            wait_for(one, 30, lambda n=one: self.kube.get("Pod", n))
+            self.wait_ready(one)
+        cards = {self.cards_of(one)["main"][0] for one in names}
+        self.assertEqual(len(cards), 1, cards)
+        self.assertEqual(cards.pop()[1], 3 * GIB)
+        written = self.kube.get("Pod", names[0])["metadata"]["annotations"]
+        self.assertEqual((written["ALIYUN_COM_GPU_MEM_POD"], len(written["ALIYUN_COM_GPU_MEM_ASSUME_TIME"])), ("3", 19))
+        self.assert_right(names)
+
+    def test_two_containers_with_two_whole_cards_each_get_four(self):
+        whole = {"nvidia.com/gpu": 2}
+        total = len(self.carves[0].truth("cards")["cards"])
+        self.assertEqual(total, 4, "this test is for nodes with four cards")
+        name, = self.run_all(asking(self.name(), whole, containers=2))
+        cards = [card for part in self.cards_of(name).values() for card, _, _ in part]
+        self.assertEqual((len(cards), len(set(cards))), (4, 4))
+        self.assert_right([name], ("main", "main-1"))
+        # The other node has four; a second pod takes them, the third finds too few, and is told how many.
+        self.run_all(asking(self.name(), whole, containers=2))
+        third = self.create(asking(self.name(), whole, containers=2))
+        said = wait_for("why it waits", 30, lambda: [m for m in self.messages(third) if "nodes are available" in m])
+        self.assertIn("2 cards", " ".join(said))
+        self.assertEqual(self.phase(third["metadata"]["name"]), "Pending")
+        self.assertIn("none of 2 nodes", self.view("explain", third["metadata"]["name"]))
+
+    def test_three_dialects_on_one_node_and_no_card_is_over(self):
+        here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+        made = [asking(self.name(), {"nvidia.com/gpu": 1}, **here)]
+        made += [asking(self.name(), NATIVE, **here) for _ in range(6)]
+        made += [asking(self.name(), {"aliyun.com/gpu-mem": 5}, **here) for _ in range(4)]
+        names = self.run_all(*made)
+        self.assertEqual({self.kube.get("Pod", name)["spec"]["nodeName"] for name in names}, {"n1"})
+        self.assert_right(names)
+
+    def test_nonsense_is_refused_with_the_unit_and_what_is_legal(self):
+        with self.assertRaises(Exception) as refused:
+            self.create(asking(self.name(), {"elasticgpu.io/gpu-core": 130}))
+        self.assertIn("gpu-core", str(refused.exception))
+        self.assertIn("130", str(refused.exception))
+
+
+class Waiting(ControlTest):
+    def test_a_waiting_pod_starts_within_two_seconds_of_the_room(self):
+        """From the moment at which the agent lets the slice go to the container's start; the kubelet's own way apart."""
+        here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+        total = len(self.carves[0].truth("cards")["cards"])
+        holders = self.run_all(*[asking(self.name(), {"nvidia.com/gpu": 1}, **here) for _ in range(total)])
+        waiting = self.create(asking(self.name(), NATIVE, **here))
+        name = waiting["metadata"]["name"]
+        wait_for("that it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
+        self.kube.delete("Pod", holders[0], grace=0)
+        wait_for("the slice is free", 60, lambda: len(self.carves[0].living()) < total, every=0.02)
+        freed = time.monotonic()
+        wait_for("bound", 30, lambda: self.kube.get("Pod", name)["spec"].get("nodeName"), every=0.02)
+        bound = time.monotonic() - freed
+        self.wait_ready(name)
+        print(f"\nbound {bound:.2f} s after the last process of the old holder, ready after "
+              f"{time.monotonic() - freed:.2f} s", flush=True)
+        self.assertLess(bound, 2.0)
+
+    def test_one_write_to_the_pod_for_each_that_is_placed(self):
+        name, = self.run_all(asking(self.name(), NATIVE))
+        self.assertEqual(self.writes_about(name), {("carve-control", "create", "binding"): 1})
+
+    def writes_about(self, name):
+        """(Carve's identity, verb, subresource) -> how often it wrote to that Pod, by the API server's audit log."""
+        found = {}
+        log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
+        for line in log.read_text().splitlines():
+            event = json.loads(line)
+            reference = event.get("objectRef") or {}
+            who = event["user"]["username"].removeprefix(f"system:serviceaccount:{carve.NAMESPACE}:")
+            if reference.get("resource") != "pods" or reference.get("name") != name or not who.startswith("carve-"):
+                continue
+            key = (who, event["verb"], reference.get("subresource", ""))
+            found[key] = found.get(key, 0) + 1
+        return found
+
+
+class Failures(ControlTest):
+    def test_the_webhook_away_stops_pods_with_cards_and_nobody_else(self):
+        self.ring.kubectl("-n", carve.NAMESPACE, "scale", "deployment/carve-control", "--replicas=0")
+        self.addCleanup(self.back)
+        wait_for("control is away", 60, lambda: not [p for p in self.kube.list("Pod", carve.NAMESPACE)
+                                                     if p["metadata"]["name"].startswith("carve-control-")])
+        with self.assertRaises(Exception) as refused:
+            self.create(asking(self.name(), NATIVE))
+        self.assertIn("failed calling webhook", str(refused.exception))
+        self.run_all(pod(self.name()))
+
+    def back(self):
+        self.ring.kubectl("-n", carve.NAMESPACE, "scale", "deployment/carve-control", "--replicas=2")
+        self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "deployment/carve-control", "--timeout=90s")
+
+    def test_over_a_change_of_leaders_no_pod_is_lost(self):
+        """The leader is ended without a word; pods that come meanwhile wait no longer than its lease and five seconds."""
+        lease = self.kube.get("Lease", "carve-control", carve.NAMESPACE)
+        leader = lease["spec"]["holderIdentity"]
+        seconds = lease["spec"]["leaseDurationSeconds"]
+        self.kube.delete("Pod", leader, carve.NAMESPACE, grace=0)
+        begun = time.monotonic()
+        names = [self.create(asking(self.name(), NATIVE))["metadata"]["name"] for _ in range(5)]
+        for name in names:
+            wait_for(f"{name} bound", seconds + 10, lambda n=name: self.kube.get("Pod", n)["spec"].get("nodeName"))
+        took = time.monotonic() - begun
+        print(f"\nlease {seconds} s; the last of 5 pods was bound after {took:.1f} s", flush=True)
+        self.assertLess(took, seconds + 5)
+        self.assert_right(self.wait_all(names))
+        epochs = {self.record(name)["epoch"] for name in names}
+        self.assertTrue(all(epoch > 0 for epoch in epochs), epochs)
+
+    def wait_all(self, names):
+        for name in names:
+            self.wait_ready(name)
+        return names
+
+
+if __name__ == "__main__":
+    main()
