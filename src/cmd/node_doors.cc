@@ -75,16 +75,20 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
   doors::Notices notices(api, options.node, clock, log);
   doors::NodePods pods(options.node, api);
   kubelet::RuntimeAsked runtime(options.runtime_sockets);
+  kubelet::KubeletAsked kubelet(options.kubelet_dir, options.device_plugins);
+  const auto plugins = [&kubelet] {
+    return kubelet.registered().value_or(std::map<std::string, std::size_t>());
+  };
   doors::SlicePublisher* cards = nullptr;
   node::NodeReport report(
       options.node,
       {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.gpushare_unit,
-       [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_doors(options)});
+       [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_doors(options),
+       plugins});
   const auto shut = [&report] { return report.shut(); };
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
   doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut);
   if (options.dra) cards = &publisher;
-  kubelet::KubeletAsked kubelet(options.kubelet_dir, options.device_plugins);
   const auto list_changed = [&serving] {
     if (serving != nullptr) serving->changed();
   };

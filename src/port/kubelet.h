@@ -96,6 +96,9 @@ class PodResources {
   virtual Result<std::vector<SlotHolder>> holders(const std::string& resource) = 0;
   ///   errors  kNotFound: no such file; kInvalidArgument: it is of another form
   virtual Result<std::vector<SlotEntry>> checkpoint(const std::string& resource) = 0;
+  /// How many devices each resource has for which a device plugin has registered on this node, anybody's.
+  ///   errors  as checkpoint()
+  virtual Result<std::map<std::string, std::size_t>> registered() { return std::map<std::string, std::size_t>(); }
 };
 
 }  // namespace carve

@@ -18,6 +18,7 @@ class KubeletAsked final : public PodResources {
   ~KubeletAsked() override;
   Result<std::vector<SlotHolder>> holders(const std::string& resource) override;
   Result<std::vector<SlotEntry>> checkpoint(const std::string& resource) override;
+  Result<std::map<std::string, std::size_t>> registered() override;
 
  private:
   struct Impl;

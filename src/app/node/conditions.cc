@@ -81,6 +81,9 @@ std::vector<codec::NodeCondition> conditions_of(const NodeFacts& facts) {
                 "remove the name from the agent's --totals, or extendedResourceName from the "
                 "DeviceClass: one "
                 "name has one door"),
+      condition("ConflictingPlugin", facts.conflicting, "NameServedTwice", "NamesAreOurs",
+                "pods that ask for it would get that plugin's cards too; take that plugin off this node, or give the "
+                "name up (dialects.nvidia in ConfigMap carve-cluster)"),
   };
 }
 

@@ -22,6 +22,7 @@ struct NodeFacts {
   std::vector<std::string> unresolved;  // "namespace/pod/container" that waits for a CDI name
   std::size_t unresolved_seen = 0;      // since the agent started
   std::string withheld;                 // totals that are not set, and why
+  std::string conflicting;              // names that somebody else's device plugin serves here
 };
 
 /// Every condition that an agent sets, in the state that the facts ask for: True is a trouble.

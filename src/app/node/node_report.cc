@@ -97,7 +97,7 @@ NodeFacts NodeReport::facts_of(const GpuInventory& cards, const std::vector<code
 }
 
 /// Constant: never reduced because of use, nor while a card is away.
-codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, std::string* withheld) {
+codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, NodeFacts* facts) {
   codec::NodeChanges totals;
   if (world_.totals.empty()) return totals;
   const auto now = world_.clock.now();
@@ -109,10 +109,15 @@ codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, std::string*
     }
   }
   most_cards_ = std::max(most_cards_, cards.cards.size());
+  const auto plugins = world_.plugins ? world_.plugins() : std::map<std::string, std::size_t>();
   for (const auto& name : world_.totals) {
     if (mapped_.contains(name)) {
       totals[name] = std::nullopt;
-      *withheld += (withheld->empty() ? "" : ", ") + name + " is mapped by a DeviceClass";
+      facts->withheld += (facts->withheld.empty() ? "" : ", ") + name + " is mapped by a DeviceClass";
+    } else if (const auto other = plugins.find(name); other != plugins.end() && other->second > 0) {
+      // The kubelet writes that plugin's number there: it is left to it, whatever we would say.
+      facts->conflicting += fmt::format("{}another device plugin serves {} on this node ({} devices)",
+                                        facts->conflicting.empty() ? "" : "; ", name, other->second);
     } else if (cards.cards.size() == most_cards_ && most_cards_ > 0) {
       if (auto total = total_of(name, cards.cards, world_.gpushare_unit)) totals[name] = std::move(*total);
     }
@@ -158,7 +163,7 @@ void NodeReport::step() {
   note("GPU objects not written", &gpu_error_, published ? "" : published.error().what);
   NodeWish wish;
   auto facts = facts_of(cards, pods);
-  wish.totals = totals_of(cards, &facts.withheld);
+  wish.totals = totals_of(cards, &facts);
   wish.labels = labels_of(cards);
   wish.labels_known = !cards.cards.empty();
   wish.conditions = conditions_of(facts);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <stop_token>
@@ -35,6 +36,8 @@ class NodeReport {
     Bytes gpushare_unit = Bytes::gib(1);         // of aliyun.com/gpu-mem
     std::function<std::string()> not_published;  // by others; empty text: all is
     std::vector<std::string> doors = {};         // that are open here: "dra", "slots"
+    // Resource names for which somebody's device plugin has registered, with its devices; unset: none.
+    std::function<std::map<std::string, std::size_t>()> plugins;
   };
   NodeReport(std::string node, World world);
 
@@ -53,7 +56,7 @@ class NodeReport {
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);
   void count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts);
-  [[nodiscard]] codec::NodeChanges totals_of(const GpuInventory& cards, std::string* withheld);
+  [[nodiscard]] codec::NodeChanges totals_of(const GpuInventory& cards, NodeFacts* facts);
   void note(const char* what, std::string* last, std::string error);
   Result<bool> publish(const GpuInventory& cards, const std::vector<HeldSlice>& holdings,
                        const std::vector<codec::NodePod>& pods, Clock::Time now);

@@ -139,6 +139,27 @@ class Dialects(ControlTest):
         self.assertIn("130", str(refused.exception))
 
 
+class AnotherPlugin(ControlTest):
+    def test_a_name_that_another_plugin_serves_is_left_to_it_and_said(self):
+        node = self.ring.node(2)
+        node.start("plugin", [self.ring.binaries["ring-plugin"], "nvidia.com/gpu", "7", "ring.test/thing=one"])
+        self.addCleanup(self.gone, node)
+        said = wait_for("the condition", 60, lambda: self.condition("n2")["status"] == "True" and self.condition("n2"))
+        self.assertIn("another device plugin serves nvidia.com/gpu on this node (7 devices)", said["message"])
+        self.assertEqual(self.kube.get("Node", "n2")["status"]["capacity"]["nvidia.com/gpu"], "7")     # not fought
+        self.assertEqual(self.condition("n1")["status"], "False")
+
+    def condition(self, node):
+        return next((c for c in self.kube.get("Node", node)["status"]["conditions"] if c["type"] == "ConflictingPlugin"),
+                    {"status": "Unknown"})
+
+    def gone(self, node):
+        node.stop("plugin")
+        wait_for("the condition is over", 60, lambda: self.condition("n2")["status"] == "False")
+        wait_for("our total is back", 60,
+                 lambda: self.kube.get("Node", "n2")["status"]["capacity"].get("nvidia.com/gpu") == "4")
+
+
 class Waiting(ControlTest):
     def test_a_waiting_pod_starts_within_two_seconds_of_the_room(self):
         """From the moment at which the agent lets the slice go to the container's start; the kubelet's own way apart."""
