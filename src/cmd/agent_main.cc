@@ -30,6 +30,7 @@
 #include "adapter/kubelet/runtime_asked.h"
 #include "cmd/arbiter_main.h"
 #include "cmd/cluster_config.h"
+#include "cmd/config_watch.h"
 #include "cmd/node_doors.h"
 #include "cmd/options.h"
 #include "cmd/take_over.h"
@@ -236,6 +237,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   SystemClock clock;
   const auto xid_policy = xid_policy_of(options);
   if (!xid_policy) return report(xid_policy.error());
+  const ConfigWatch settings(node.cluster_config, clock, log);  // before they are read
   auto doors = doors_of(options, node, clock, log);
   if (!doors) return report(doors.error());
   const bool node_agent = doors->has_value();

@@ -23,6 +23,7 @@
 #include "app/control/read_api.h"
 #include "app/control/routes.h"
 #include "cmd/cluster_config.h"
+#include "cmd/config_watch.h"
 #include "cmd/options.h"
 #include "codec/views/gpushare_inspect.h"
 
@@ -294,6 +295,7 @@ int run_control(const ControlOptions& options) {
   Log log;
   SystemClock clock;
   ClusterConfig config;
+  const ConfigWatch settings(options.cluster_config, clock, log);  // before they are read
   if (!options.cluster_config.empty()) {
     auto read = read_cluster_config(options.cluster_config);
     if (!read) return report(fail_in("--cluster-config", read.error()).value(), kExitUsage);

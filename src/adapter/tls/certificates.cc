@@ -5,7 +5,9 @@
 namespace carve::tls {
 namespace {
 
-constexpr std::chrono::seconds kEvery{60};
+// Webhook configurations are installed, and applied again without an authority, while control runs: until the next look
+// pods with cards are refused.
+constexpr std::chrono::seconds kEvery{3};
 constexpr std::chrono::seconds kAgain{2};
 constexpr int kMostRounds = 5;  // of two replicas who write at once, one is through in the first
 

@@ -155,6 +155,9 @@ def install_control(ring, archive, replicas=2) -> list:
         done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=90s", check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{name}: {done.stdout}{done.stderr}\n" + made[0].describe_all(name))
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        wait_for(f"the {kind} knows control's authority", 20, lambda k=kind: all(
+            hook["clientConfig"].get("caBundle") for hook in ring.kube().get(k, "carve-admission")["webhooks"]))
     return made
 
 

@@ -1,0 +1,55 @@
+#include "cmd/config_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+
+namespace carve::cmd {
+namespace {
+
+class ConfigWatched : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::sigemptyset(&term_);
+    ::sigaddset(&term_, SIGTERM);
+    ::sigprocmask(SIG_BLOCK, &term_, nullptr);
+    std::remove(path_.c_str());
+  }
+  void write(const std::string& text) const { std::ofstream(path_) << text; }
+  /// Whether this process was told to end after one more look.
+  bool told() {
+    clock_.wait_for_sleepers(1);
+    clock_.advance(std::chrono::seconds(1));
+    const timespec limit = {0, 300'000'000};
+    return ::sigtimedwait(&term_, nullptr, &limit) == SIGTERM;
+  }
+  sigset_t term_{};
+  const std::string path_ = ::testing::TempDir() + "/watched.conf";
+  ManualClock clock_;
+  std::string logged_;
+  Log log_{[this](std::string_view line) { logged_ += line; }};
+};
+
+TEST_F(ConfigWatched, AFileThatComesLaterEndsTheProcess) {
+  const ConfigWatch watch(path_, clock_, log_);
+  EXPECT_FALSE(told());
+  write("doors = slots\n");
+  EXPECT_TRUE(told());
+  EXPECT_THAT(logged_, ::testing::HasSubstr("the settings are others now"));
+}
+
+TEST_F(ConfigWatched, TheSameContentDoesNot) {
+  write("doors = slots\n");
+  const ConfigWatch watch(path_, clock_, log_);
+  EXPECT_FALSE(told());
+  write("doors = slots\n");
+  EXPECT_FALSE(told());
+  write("doors = dra\n");
+  EXPECT_TRUE(told());
+}
+
+}  // namespace
+}  // namespace carve::cmd
