@@ -44,7 +44,7 @@ class Certificates {
   /// with is another than before.
   ///   errors  those of the API server; what was served with before stays good
   [[nodiscard]] Result<void> step(const std::function<void(const Serving&)>& changed);
-  /// Every minute a step, until `stop`; sooner again after a failure.
+  /// A step every few seconds, until `stop`: four small GETs while nothing is due.
   void run(const std::function<void(const Serving&)>& changed, const std::stop_token& stop);
   /// Until when the certificate is good that is served with; the epoch: there is none yet.
   [[nodiscard]] Clock::WallTime good_until() const;
