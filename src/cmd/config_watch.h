@@ -8,9 +8,9 @@
 
 namespace carve::cmd {
 
-/// Ends this process in order (SIGTERM to itself) when a file of settings is there, is gone or is different from what it
-/// was at the beginning: whoever started it starts it again, with what is set now. A mounted ConfigMap may come after its
-/// pod, and changes under it.
+/// Ends this process in order (SIGTERM to itself) when a file of settings is there, is gone or is different from what
+/// it was at the beginning: whoever started it starts it again, with what is set now. A mounted ConfigMap may come
+/// after its pod, and changes under it.
 class ConfigWatch {
  public:
   /// Empty path: nothing is watched. `clock` and `log` outlive this.
