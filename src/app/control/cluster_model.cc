@@ -320,6 +320,16 @@ std::vector<ClusterModel::Pod> ClusterModel::pods_where(bool (*wanted)(const Kno
   return chosen;
 }
 
+std::vector<codec::CountedCard> ClusterModel::counted_cards(const std::string& node) const {
+  std::vector<codec::CountedCard> cards;
+  const std::lock_guard lock(mutex_);
+  const auto entry = nodes_.find(node);
+  if (entry == nodes_.end()) return cards;
+  for (const auto& [name, gpu] : entry->second.gpus)
+    cards.push_back({gpu.object.card.id, gpu.object.index, gpu.object.card.memory});
+  return cards;
+}
+
 std::vector<std::pair<std::string, Conflict>> ClusterModel::conflicts() const {
   std::vector<std::pair<std::string, Conflict>> all;
   const std::lock_guard lock(mutex_);

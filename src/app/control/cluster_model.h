@@ -13,6 +13,7 @@
 #include "app/control/node_entry.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "codec/dialects/projection.h"
 #include "core/cluster/assemble.h"
 #include "core/policy/policy.h"
 #include "port/kube_api.h"
@@ -58,10 +59,9 @@ class ClusterModel {
   [[nodiscard]] std::vector<Pod> pods_where(bool (*wanted)(const KnownPod&)) const;
 
   /// Chooses cards for the pod on that node and sets them aside until settle(). Room that is set aside for this very
-  /// owner on that node already is given again as it is: a repeated write must say the same.
+  /// owner on that node already in this epoch is given again as it is: a repeated write must say the same.
   ///   errors  kNotFound: no such node, or no card on it; kFailedPrecondition: the pod has a node already; place()'s
-  [[nodiscard]] Result<Reservation> reserve(const std::string& node, const Owner& owner,
-                                            const std::vector<PartRequest>& parts, const PolicyRow& policy,
+  [[nodiscard]] Result<Reservation> reserve(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
                                             std::uint64_t epoch);
   /// How the write ended for which reserve() set aside; each reserve() is settled once.
   void settle(const std::string& node, const Owner& owner, Outcome outcome);
@@ -69,6 +69,9 @@ class ClusterModel {
   void release(const std::string& node, const Owner& owner);
   /// Set aside, nobody writes just now, and the pod's watch has not shown the record: since before `before`.
   [[nodiscard]] std::vector<Reservation> unsettled(Clock::Time before) const;
+
+  /// The node's cards with their places in the driver's list.
+  [[nodiscard]] std::vector<codec::CountedCard> counted_cards(const std::string& node) const;
 
   /// What is held and cannot be, with the node; sorted.
   [[nodiscard]] std::vector<std::pair<std::string, Conflict>> conflicts() const;
@@ -99,6 +102,8 @@ class ClusterModel {
   void unreadable(const char* kind, const Error& error);
   void store_pod(const std::string& uid, Pod pod);
   void pod_gone(const KnownPod& pod);
+  Result<Reservation> set_aside(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
+                                std::uint64_t epoch);
   void free_room(const std::string& node, const Owner& owner);
   void drop_reservations(const std::string& uid);
   void store_gpu(const std::string& name, std::optional<GpuEntry> gpu);

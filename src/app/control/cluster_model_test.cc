@@ -176,16 +176,15 @@ TEST_F(ClusterModelTest, CardsOfTheOtherDoorAndUnreadableHoldersAreClosed) {
 }
 
 TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
-  const std::vector<PartRequest> parts = known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {})->parts;
+  const KnownPod pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
-  const auto room = fed.model.reserve("n1", owner, parts, kPolicies[0], 7);
+  const auto room = fed.model.reserve("n1", pod, kPolicies[0], 7);
   ASSERT_TRUE(room) << room.error().what;
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
   EXPECT_EQ(fed.held->at("n1")->reserved, std::vector<Owner>{owner});
-  const auto again = fed.model.reserve("n1", owner, parts, kPolicies[1], 9);
+  const auto again = fed.model.reserve("n1", pod, kPolicies[1], 7);
   ASSERT_TRUE(again);
-  EXPECT_EQ(again->slices, room->slices);
-  EXPECT_EQ(again->epoch, 7U) << "a repeated write says the same";
+  EXPECT_EQ(again->slices, room->slices) << "a repeated write says the same";
   fed.model.settle("n1", owner, Outcome::kFailed);
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "the other write is on its way";
   fed.model.settle("n1", owner, Outcome::kBound);
@@ -194,16 +193,27 @@ TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
   Fed::put(fed.pods, bound("a"));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
   EXPECT_TRUE(fed.held->at("n1")->reserved.empty());
-  EXPECT_EQ(fed.model.reserve("n1", owner, parts, kPolicies[0], 7).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(fed.model.reserve("n1", pod, kPolicies[0], 7).error().code, Code::kFailedPrecondition);
+}
+
+TEST_F(ClusterModelTest, RoomOfAnEarlierLeadershipIsChosenAnew) {
+  const KnownPod pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const Owner owner{OwnerKind::kPod, "a"};
+  ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 1));
+  fed.model.settle("n1", owner, Outcome::kUnknown);
+  Fed::put(fed.pods, bound("b", 14));  // by the leader between
+  EXPECT_EQ(fed.model.reserve("n1", pod, kPolicies[0], 3).error().code, Code::kResourceExhausted);
+  EXPECT_EQ(fed.model.figures().reserved, 0U);
+  EXPECT_EQ(fed.model.figures().conflicts, 0U);
 }
 
 TEST_F(ClusterModelTest, RoomIsFreeAgainWhenTheWriteFailedOrThePodWent) {
-  const std::vector<PartRequest> parts = known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {})->parts;
+  const KnownPod pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
-  ASSERT_TRUE(fed.model.reserve("n1", owner, parts, kPolicies[0], 7));
+  ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 7));
   fed.model.settle("n1", owner, Outcome::kFailed);
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
-  ASSERT_TRUE(fed.model.reserve("n1", owner, parts, kPolicies[0], 7));
+  ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 7));
   fed.model.settle("n1", owner, Outcome::kUnknown);
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4)) << "it may still take effect";
   fed.pods.replace({});

@@ -7,26 +7,39 @@
 // Room that is set aside while a decision is being written.
 namespace carve::control {
 
-Result<Reservation> ClusterModel::reserve(const std::string& node, const Owner& owner,
-                                          const std::vector<PartRequest>& parts, const PolicyRow& policy,
-                                          std::uint64_t epoch) {
+Result<Reservation> ClusterModel::reserve(const std::string& node, const KnownPod& pod,
+                                          const PolicyRow& policy, std::uint64_t epoch) {
+  const Owner owner = pod.owner();
   const std::lock_guard lock(mutex_);
   const auto known = pods_.find(owner.uid);
   if (known != pods_.end() && !known->second->object.node.empty())
     return fail(Code::kFailedPrecondition, "the pod is on node " + known->second->object.node + " already");
   refresh();
-  const auto state = published_->find(node);
-  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
+  if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
   NodeEntry& entry = nodes_[node];
   if (const auto found = entry.reserved.find(owner); found != entry.reserved.end()) {
-    ++found->second.asking;
-    found->second.since = clock_.now();
-    return found->second;
+    if (found->second.epoch == epoch) {
+      ++found->second.asking;
+      found->second.since = clock_.now();
+      return found->second;
+    }
+    // Of an earlier leadership: somebody else may have given the same room away since.
+    free_room(node, owner);
+    refresh();
   }
-  CARVE_TRY(auto slices, place_pod(state->second->ledger, state->second->links, owner, parts, policy));
-  Reservation room{node, owner, std::move(slices), epoch, clock_.now(), 1, false, false};
-  entry.reserved[owner] = room;
-  reserved_[owner.uid].insert(node);
+  return set_aside(node, pod, policy, epoch);
+}
+
+Result<Reservation> ClusterModel::set_aside(const std::string& node, const KnownPod& pod,
+                                            const PolicyRow& policy, std::uint64_t epoch) {
+  const auto state = published_->find(node);
+  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
+  CARVE_TRY(auto slices, place_pod(state->second->ledger, state->second->links, pod.owner(), pod.parts, policy));
+  const auto& ask = pod.object.ask;
+  Reservation room{node,  pod.owner(), ask.space, ask.name, std::move(slices), epoch, clock_.now(), 1,
+                   false, false};
+  nodes_[node].reserved[pod.owner()] = room;
+  reserved_[ask.uid].insert(node);
   dirty_.insert(node);
   return room;
 }

@@ -13,7 +13,6 @@ constexpr std::size_t kMaxTold = 4096;
 constexpr auto kEventLives = std::chrono::minutes(50);  // the API server drops one after an hour
 constexpr auto kCountGap = std::chrono::seconds(10);
 constexpr auto kRefusalLasts = std::chrono::minutes(5);
-constexpr std::string_view kComponent = "carve-agent";
 
 }  // namespace
 
@@ -53,7 +52,7 @@ void Notices::warn(codec::EventNote note) {
 /// The event with its count as it is now: made where the server has none (any more).
 void Notices::write_count(Told* told, Clock::Time now) {
   const auto path = fmt::format("/api/v1/namespaces/{}/events", told->note.space);
-  auto body = codec::encode_event(told->note, told->name, node_, kComponent,
+  auto body = codec::encode_event(told->note, told->name, node_, component_,
                                   {told->since, rfc3339(clock_.wall_now()), told->count});
   const bool first = told->written == 0;
   told->written = told->count;

@@ -22,10 +22,10 @@ namespace carve::doors {
 /// already, at most one write in ten seconds each. At most 1,024 wait; then the oldest is dropped.
 class Notices {
  public:
-  Notices(KubeApi& api, std::string node, const Clock& clock, Log& log)
-      : api_(api), node_(std::move(node)), clock_(clock), log_(log) {}
+  Notices(KubeApi& api, std::string node, const Clock& clock, Log& log, std::string component = "carve-agent")
+      : api_(api), node_(std::move(node)), component_(std::move(component)), clock_(clock), log_(log) {}
 
-  /// A Warning on an object.
+  /// An Event on an object.
   void warn(codec::EventNote note);
   /// A refusal that nobody could be told of: no object of the API is known for it. The Node tells
   /// it.
@@ -61,6 +61,7 @@ class Notices {
 
   KubeApi& api_;
   std::string node_;
+  std::string component_;
   const Clock& clock_;
   Log& log_;
   std::mutex mutex_;

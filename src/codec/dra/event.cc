@@ -20,7 +20,7 @@ std::string encode_event(const EventNote& note, std::string_view name, std::stri
                                                    {"name", note.name},
                                                    {"uid", note.uid},
                                                    {"apiVersion", "v1"}}},
-                   {"type", "Warning"},
+                   {"type", note.warning ? "Warning" : "Normal"},
                    {"reason", note.reason},
                    {"message", note.message.substr(0, 1024)},
                    {"source", json::object{{"component", view(component)}, {"host", view(node)}}},

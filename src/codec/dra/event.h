@@ -5,7 +5,7 @@
 
 namespace carve::codec {
 
-/// A Warning about one object, for people (`kubectl describe`).
+/// A word about one object, for people (`kubectl describe`).
 struct EventNote {
   std::string kind;  // "Pod"
   std::string space;
@@ -13,6 +13,7 @@ struct EventNote {
   std::string uid;
   std::string reason;   // CamelCase
   std::string message;  // cause and fix; cut at 1024 characters
+  bool warning = true;  // false: all is well
 };
 
 /// When it was said first and last, and how often.

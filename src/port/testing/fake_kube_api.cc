@@ -164,14 +164,20 @@ Result<std::string> FakeKubeApi::State::create(Place place, json body) {
   if (place.sub == "binding" || place.sub == "eviction") {
     const auto found = objects.find(place.key());
     if (found == objects.end()) return fail(Code::kNotFound, place.key() + ": not found");
+    auto object = found->second.object;
+    const auto uid = text_at(body, place.sub == "eviction"
+                                       ? std::vector<std::string>{"deleteOptions", "preconditions", "uid"}
+                                       : std::vector<std::string>{"metadata", "uid"});
+    if (!uid.empty() && uid != text_at(object, {"metadata", "uid"}))
+      return fail(Code::kAlreadyExists, place.key() + ": the precondition on its UID does not hold");
     if (place.sub == "eviction") {
       drop(place.key());
       return body.dump();
     }
-    auto object = found->second.object;
     if (!text_at(object, {"spec", "nodeName"}).empty())
       return fail(Code::kAlreadyExists, place.key() + ": is already assigned to a node");
     object["spec"]["nodeName"] = text_at(body, {"target", "name"});
+    if (metadata.contains("annotations")) object["metadata"]["annotations"].update(metadata["annotations"]);
     store(place.key(), std::move(object));
     return body.dump();
   }

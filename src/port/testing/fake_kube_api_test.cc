@@ -45,8 +45,12 @@ TEST(FakeKubeApi, PatchesAndSubresources) {
                 .error()
                 .code,
             Code::kInvalidArgument);
-  ASSERT_TRUE(api.create(kPod + std::string("/binding"), R"({"target":{"kind":"Node","name":"n1"}})"));
+  const auto binding = kPod + std::string("/binding");
+  EXPECT_FALSE(api.create(binding, R"({"metadata":{"uid":"other"},"target":{"name":"n1"}})"));
+  ASSERT_TRUE(api.create(binding, R"({"metadata":{"annotations":{"k":"v"}},"target":{"kind":"Node","name":"n1"}})"));
   EXPECT_EQ(json::parse(*api.object(kPod))["spec"]["nodeName"], "n1");
+  EXPECT_EQ(json::parse(*api.object(kPod))["metadata"]["annotations"]["k"], "v");
+  EXPECT_EQ(api.create(binding, R"({"target":{"name":"n2"}})").error().code, Code::kAlreadyExists);
   ASSERT_TRUE(api.patch("/api/v1/nodes/n2", KubePatch::kApply, R"({"metadata":{"labels":{"made":"yes"}}})"));
   EXPECT_EQ(json::parse(*api.object("/api/v1/nodes/n2"))["metadata"]["name"], "n2");
   ASSERT_TRUE(api.create(kPod + std::string("/eviction"), "{}"));

@@ -1,0 +1,193 @@
+#include "app/control/binder.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "codec/extender/extender.h"
+#include "codec/record.h"
+
+namespace carve::control {
+namespace {
+
+std::string path_of(const std::string& space, const std::string& name) {
+  return fmt::format("/api/v1/namespaces/{}/pods/{}", space, name);
+}
+
+}  // namespace
+
+std::string what_it_got(const std::string& node, const std::vector<Slice>& slices) {
+  std::string text = "on node " + node;
+  for (const Slice& slice : slices) {
+    text += fmt::format("; {}: ", slice.part);
+    if (slice.whole) {
+      text += "the whole card " + slice.card.str();
+    } else {
+      text += fmt::format("{} and compute {} ({}) of card {}", to_human(slice.memory), slice.compute.hundredths(),
+                          to_string(slice.share), slice.card.str());
+    }
+  }
+  return text;
+}
+
+std::string Binder::bind(std::string_view call) {
+  const auto done = bind_pod(call);
+  return codec::binding_result(done ? std::string() : done.error().what);
+}
+
+Result<ClusterModel::Pod> Binder::pod_of(const std::string& space, const std::string& name, const std::string& uid) {
+  if (auto known = world_.model.pod(uid)) return known;
+  // Bound before our watch has told of it, or nothing of ours.
+  CARVE_TRY(const auto text, world_.api.get(path_of(space, name)));
+  CARVE_TRY(auto object, codec::parse_cluster_pod(text));
+  if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has that name now");
+  KnownPod pod;
+  pod.object = object;
+  if (auto known = known_pod(std::move(object), world_.settings)) pod = std::move(*known);
+  return std::make_shared<const KnownPod>(std::move(pod));
+}
+
+Result<void> Binder::bind_pod(std::string_view call) {
+  CARVE_TRY(const auto args, codec::parse_binding_args(call));
+  const auto refuse = [this](Result<void> why) {
+    ++refused_;
+    return why;
+  };
+  // Two of them: a pod that is not known is read first.
+  if (!world_.leader.leads_until(world_.clock.now() + 2 * kWrite)) {
+    const auto holder = world_.leader.holder();
+    return refuse(fail(Code::kUnavailable, fmt::format("this replica of carve control does not lead{}; try again",
+                                                       holder.empty() ? std::string() : " (" + holder + " does)")));
+  }
+  const auto found = pod_of(args.space, args.pod, args.uid);
+  if (!found) return refuse(fail_in("pod " + args.space + "/" + args.pod, found.error()));
+  const KnownPod& pod = **found;
+  if (!pod.nonsense.empty()) return refuse(fail(Code::kInvalidArgument, pod.nonsense));
+  if (!pod.object.node.empty()) {
+    if (pod.object.node == args.node && (pod.record || pod.parts.empty())) return {};  // an answer that was lost
+    return refuse(fail(Code::kFailedPrecondition, "the pod is on node " + pod.object.node + " already"));
+  }
+  if (pod.parts.empty()) return bind_without_cards(pod, args.node);
+  const auto epoch = world_.leader.epoch();
+  const auto room = world_.model.reserve(args.node, pod, world_.policy(pod, args.node), epoch);
+  if (!room) return refuse(fail_in("node " + args.node, room.error()));
+  return write(pod, *room);
+}
+
+std::map<std::string, std::string> Binder::annotations_of(const KnownPod& pod, const Record& record,
+                                                          const std::string& text) const {
+  std::map<std::string, std::string> all;
+  const auto wall = world_.clock.wall_now().time_since_epoch();
+  const auto shown = codec::projections(pod.object.ask, record, world_.model.counted_cards(pod.object.node),
+                                        world_.settings, static_cast<std::uint64_t>(wall.count()));
+  for (const auto& [key, value] : shown) all[key] = value;
+  all[std::string(codec::kRecordAnnotation)] = text;
+  return all;
+}
+
+Result<void> Binder::write(const KnownPod& pod, const Reservation& room) {
+  const auto& ask = pod.object.ask;
+  const auto give_up = [&](Error error) -> Result<void> {
+    world_.model.settle(room.node, room.owner, Outcome::kFailed);
+    return tl::unexpected(std::move(error));
+  };
+  const auto record = record_of(room.epoch, room.slices);
+  if (!record) return give_up(record.error());
+  const auto text = codec::encode_record(*record);
+  if (!text) return give_up(text.error());
+  KnownPod there = pod;
+  there.object.node = room.node;
+  const auto body = codec::binding_body(pod.object, room.node, annotations_of(there, *record, *text));
+  // The last look before the write: whoever was stopped since the first one finds out here.
+  if (world_.leader.epoch() != room.epoch || !world_.leader.leads_until(world_.clock.now() + kWrite)) {
+    ++refused_;
+    return give_up({Code::kUnavailable, "this replica of carve control does not lead any more; try again"});
+  }
+  const auto written = world_.api.create(path_of(ask.space, ask.name) + "/binding", body);
+  if (written) {
+    world_.model.settle(room.node, room.owner, Outcome::kBound);
+    ++bound_;
+    told(pod, room);
+    return {};
+  }
+  const auto code = written.error().code;
+  // 409: bound already, perhaps by an earlier call of ours whose answer was lost; or another UID.
+  if (code != Code::kDeadlineExceeded && code != Code::kAlreadyExists && code != Code::kAborted) {
+    ++failed_;
+    return give_up(written.error());
+  }
+  const bool lost = code == Code::kDeadlineExceeded;
+  if (lost) ++unknown_;
+  switch (look_at(room)) {
+    case Seen::kOurs:
+      world_.model.settle(room.node, room.owner, Outcome::kBound);
+      ++found_bound_;
+      told(pod, room);
+      return {};
+    case Seen::kNever:
+      world_.model.release(room.node, room.owner);
+      break;
+    case Seen::kUnbound:  // what the server has refused will not come; what it has not answered may
+      world_.model.settle(room.node, room.owner, lost ? Outcome::kUnknown : Outcome::kFailed);
+      break;
+    case Seen::kNothing:
+      world_.model.settle(room.node, room.owner, Outcome::kUnknown);
+      break;
+  }
+  if (!lost) ++failed_;
+  return tl::unexpected(written.error());
+}
+
+/// The scheduler asks us for every pod that names one of our resources; one that asks for 0 of them holds nothing.
+Result<void> Binder::bind_without_cards(const KnownPod& pod, const std::string& node) {
+  const auto& ask = pod.object.ask;
+  const auto written =
+      world_.api.create(path_of(ask.space, ask.name) + "/binding", codec::binding_body(pod.object, node, {}));
+  if (!written) return tl::unexpected(written.error());
+  ++bound_;
+  return {};
+}
+
+Binder::Seen Binder::look_at(const Reservation& room) {
+  const auto text = world_.api.get(path_of(room.space, room.pod));
+  if (!text) return text.error().code == Code::kNotFound ? Seen::kNever : Seen::kNothing;
+  const auto object = codec::parse_cluster_pod(*text);
+  if (!object) return Seen::kNothing;
+  if (object->ask.uid != room.owner.uid || object->ended) return Seen::kNever;
+  if (object->node.empty()) return Seen::kUnbound;
+  const auto record = codec::decode_record(object->record);
+  const bool ours =
+      object->node == room.node && record && record->owner == room.owner && slices_of(*record) == room.slices;
+  return ours ? Seen::kOurs : Seen::kNever;
+}
+
+void Binder::step() {
+  const auto now = world_.clock.now();  // before the reads: what is read is at least as new
+  for (const Reservation& room : world_.model.unsettled(now - kLook)) {
+    const auto seen = look_at(room);
+    if (seen == Seen::kNever || (seen == Seen::kUnbound && now >= room.since + kForgotten)) {
+      ++released_;
+      world_.model.release(room.node, room.owner);
+      world_.log.info("room released: its write came to nothing",
+                      {{"pod", room.space + "/" + room.pod}, {"node", room.node}});
+    } else if (seen == Seen::kOurs && !room.bound) {
+      ++found_bound_;
+      world_.model.settle(room.node, room.owner, Outcome::kBound);
+      if (const auto pod = world_.model.pod(room.owner.uid)) told(*pod, room);
+    }
+  }
+}
+
+void Binder::run(Clock& clock, const std::stop_token& stop) {
+  while (clock.sleep_for(std::chrono::seconds(1), stop)) step();
+}
+
+void Binder::told(const KnownPod& pod, const Reservation& room) {
+  if (!world_.tell) return;
+  const auto& ask = pod.object.ask;
+  world_.tell({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned", what_it_got(room.node, room.slices), false});
+}
+
+Binder::Figures Binder::figures() const { return {bound_, refused_, failed_, unknown_, found_bound_, released_}; }
+
+}  // namespace carve::control

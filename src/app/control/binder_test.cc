@@ -1,0 +1,349 @@
+#include "app/control/binder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "app/control/testing/objects.h"
+#include "codec/record.h"
+#include "port/testing/fake_kube_api.h"
+
+namespace carve::control {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;  // NOLINT: the objects of the tests
+using ::testing::HasSubstr;
+using carve::testing::FakeKubeApi;
+
+std::string pod_path(const std::string& uid) { return "/api/v1/namespaces/s/pods/" + uid; }
+
+std::string call(const std::string& uid, const std::string& node = "n1") {
+  return fmt::format(R"({{"PodName":"{}","PodNamespace":"s","PodUID":"{}","Node":"{}"}})", uid, uid, node);
+}
+
+constexpr char kOk[] = R"({"Error":""})";
+
+/// Bindings that are late, lost, or both: the answer comes or not, the effect now, later or never.
+class Unsure final : public KubeApi {
+ public:
+  Unsure(FakeKubeApi& api, unsigned seed) : api_(api), random_(seed) {}
+  Result<std::string> get(const std::string& path, const Query& query) override { return api_.get(path, query); }
+  Result<std::vector<std::string>> list(const std::string& path, const Query& query) override {
+    return api_.list(path, query);
+  }
+  Result<std::string> create(const std::string& path, const std::string& body) override {
+    unsigned way = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      way = static_cast<unsigned>(random_() % 6);
+      if (way == 2 || way == 3) late_.emplace_back(path, body);
+    }
+    if (way == 0) return fail(Code::kUnavailable, "the server cannot just now");
+    if (way == 1) (void)api_.create(path, body);  // done, and the answer is lost
+    if (way <= 3) return fail(Code::kDeadlineExceeded, "no answer in time");
+    return api_.create(path, body);
+  }
+  Result<std::string> replace(const std::string& path, const std::string& body) override {
+    return api_.replace(path, body);
+  }
+  Result<std::string> patch(const std::string& path, KubePatch kind, const std::string& body,
+                            const Query& query) override {
+    return api_.patch(path, kind, body, query);
+  }
+  Result<void> remove(const std::string& path, const std::string& body) override { return api_.remove(path, body); }
+  void watch(const std::string& path, const Query& query, const KubeSink& sink, const std::stop_token& stop) override {
+    api_.watch(path, query, sink, stop);
+  }
+  /// Some of the late ones arrive, in any order.
+  void arrive(std::size_t most) {
+    for (; most > 0; --most) {
+      std::pair<std::string, std::string> one;
+      {
+        const std::lock_guard lock(mutex_);
+        if (late_.empty()) return;
+        const auto at = random_() % late_.size();
+        one = std::move(late_[at]);
+        late_.erase(late_.begin() + static_cast<std::ptrdiff_t>(at));
+      }
+      (void)api_.create(one.first, one.second);
+    }
+  }
+
+ private:
+  FakeKubeApi& api_;
+  std::mutex mutex_;
+  std::mt19937 random_;
+  std::vector<std::pair<std::string, std::string>> late_;
+};
+
+/// A server, a model that watches it, and a leader.
+struct Cluster {
+  FakeKubeApi api;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  ClusterModel model{{}, clock, log};
+  Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
+  std::mutex telling;
+  std::vector<codec::EventNote> told;
+  std::vector<std::jthread> watches;
+
+  Cluster() {
+    api.put("/api/v1/nodes/n1", node_object("n1"));
+    for (const auto* uuid : {"GPU-0", "GPU-1"}) put(gpu("n1", uuid));
+    leader.step();
+    leader.step();
+    EXPECT_TRUE(leader.leads_until(clock.now()));
+  }
+  ~Cluster() {
+    for (auto& watch : watches) watch.request_stop();
+  }
+  void put(const codec::GpuObject& card) {
+    api.put("/apis/elasticgpu.io/v1alpha1/gpus/" + card.name, gpu_object(card));
+  }
+  void watch() {
+    for (const auto& [path, sink] :
+         {std::pair<std::string, KubeSink>{"/api/v1/nodes", model.nodes()},
+          {"/apis/elasticgpu.io/v1alpha1/gpus", model.gpus()},
+          {"/api/v1/pods", model.pods()}})
+      watches.emplace_back(
+          [this, where = path, to = sink](const std::stop_token& stop) { api.watch(where, {}, to, stop); });
+    ASSERT_TRUE(settled());
+  }
+  bool settled() { return api.wait_watches(3, 20s); }
+  Binder binder(KubeApi& through) {
+    return Binder({model, leader, through, clock, log, {},
+                   [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; },
+                   [this](codec::EventNote note) {
+                     const std::lock_guard lock(telling);
+                     told.push_back(std::move(note));
+                   }});
+  }
+  void add(const std::string& uid, const std::string& gib = "4") {
+    api.put(pod_path(uid), pod_object({.uid = uid, .gib = gib}));
+  }
+  codec::ClusterPod pod(const std::string& uid) { return *codec::parse_cluster_pod(*api.object(pod_path(uid))); }
+  /// What the pods' records add up to, by the server's own objects: nothing of the model in it.
+  std::map<std::string, std::uint64_t> gib_by_card() {
+    std::map<std::string, std::uint64_t> sums;
+    const auto pods = api.list("/api/v1/pods", {});
+    for (const auto& text : *pods) {
+      const auto one = codec::parse_cluster_pod(text);
+      if (one->node.empty()) continue;
+      for (const auto& held : slices_of(*codec::decode_record(one->record)))
+        sums[held.card.str()] += held.memory.count() >> 30U;
+    }
+    return sums;
+  }
+};
+
+class BinderTest : public ::testing::Test {
+ protected:
+  void SetUp() override { cluster.watch(); }
+  Cluster cluster;
+  Binder binder = Binder(cluster.binder(cluster.api));
+  std::size_t reserved() { return cluster.model.figures().reserved; }
+};
+
+TEST_F(BinderTest, OneWriteBindsWithTheRecord) {
+  cluster.add("a");
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_EQ(binder.bind(call("a")), kOk);
+  const auto writes = cluster.api.writes();
+  ASSERT_EQ(writes.size(), 2U) << "the lease and the Binding";
+  EXPECT_EQ(writes[1].path, pod_path("a") + "/binding");
+  const auto pod = cluster.pod("a");
+  EXPECT_EQ(pod.node, "n1");
+  const auto record = codec::decode_record(pod.record);
+  ASSERT_TRUE(record) << record.error().what;
+  EXPECT_EQ(record->epoch, 1U);
+  EXPECT_EQ(record->owner.uid, "a");
+  EXPECT_TRUE(pod.ask.annotations.contains("ALIYUN_COM_GPU_MEM_IDX")) << "the dialect's own words";
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_EQ(reserved(), 0U) << "the record is what counts now";
+  EXPECT_EQ(cluster.model.snapshot()->at("n1")->ledger.slices().size(), 1U);
+  ASSERT_EQ(cluster.told.size(), 1U);
+  EXPECT_FALSE(cluster.told[0].warning);
+  EXPECT_THAT(cluster.told[0].message, HasSubstr("c: 4 GiB and compute 0 (besteffort) of card GPU-0"));
+}
+
+TEST_F(BinderTest, WhoDoesNotLeadWritesNothing) {
+  cluster.add("a");
+  ASSERT_TRUE(cluster.settled());
+  cluster.clock.advance(1h);
+  EXPECT_THAT(binder.bind(call("a")), HasSubstr("does not lead"));
+  EXPECT_EQ(cluster.api.writes().size(), 1U);
+  EXPECT_EQ(binder.figures().refused, 1U);
+}
+
+TEST_F(BinderTest, NoRoomIsSaidInNumbersAndNothingStays) {
+  cluster.add("a", "17");
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_THAT(binder.bind(call("a")), HasSubstr("16 GiB < 17 GiB"));
+  cluster.add("b");
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_THAT(binder.bind(call("b", "nowhere")), HasSubstr("no card of ours"));
+  EXPECT_EQ(binder.bind(call("b")), kOk);
+  cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kPermissionDenied});
+  cluster.add("c");
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_THAT(binder.bind(call("c")), HasSubstr("injected"));
+  EXPECT_EQ(binder.bind(call("gone")), binder.bind(call("gone")));
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_EQ(reserved(), 0U);
+}
+
+TEST_F(BinderTest, AnAnswerThatIsLostIsFoundByReading) {
+  cluster.add("a");
+  ASSERT_TRUE(cluster.settled());
+  cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded, .done = true});
+  EXPECT_EQ(binder.bind(call("a")), kOk);
+  EXPECT_EQ(binder.figures().found_bound, 1U);
+  EXPECT_EQ(binder.bind(call("a")), kOk) << "asked again, nothing is written";
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_EQ(cluster.model.snapshot()->at("n1")->ledger.slices().size(), 1U);
+}
+
+TEST_F(BinderTest, RoomIsKeptAsLongAsTheWriteMayStillCome) {
+  cluster.add("a", "16");
+  cluster.add("b", "16");
+  cluster.add("c", "16");
+  ASSERT_TRUE(cluster.settled());
+  cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded});
+  EXPECT_THAT(binder.bind(call("a")), HasSubstr("injected"));
+  EXPECT_EQ(binder.bind(call("b")), kOk);
+  EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room")) << "the second card is a's, who may still come";
+  cluster.clock.advance(Binder::kForgotten - 1s);
+  cluster.leader.step();
+  binder.step();
+  EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room"));
+  cluster.clock.advance(1s);
+  binder.step();
+  EXPECT_EQ(binder.figures().released, 1U);
+  EXPECT_EQ(binder.bind(call("c")), kOk);
+}
+
+TEST_F(BinderTest, ARepeatedWriteSaysTheSame) {
+  cluster.add("a");
+  ASSERT_TRUE(cluster.settled());
+  cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded});
+  (void)binder.bind(call("a"));
+  EXPECT_EQ(binder.bind(call("a")), kOk);
+  const auto writes = cluster.api.writes();
+  ASSERT_EQ(writes.size(), 3U);
+  const auto record = [](const std::string& body) { return body.substr(body.find("\\\"v\\\""), 200); };
+  EXPECT_EQ(record(writes[1].body), record(writes[2].body));
+}
+
+TEST_F(BinderTest, ANamesakeIsAnotherPod) {
+  cluster.add("a");
+  ASSERT_TRUE(cluster.settled());
+  cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded});
+  (void)binder.bind(call("a"));
+  cluster.api.set_stalled(false);
+  cluster.api.put(pod_path("a"), pod_object({.uid = "other"}));
+  EXPECT_THAT(binder.bind(call("a")), ::testing::Not(kOk));
+  cluster.clock.advance(3s);
+  binder.step();
+  EXPECT_EQ(reserved(), 0U);
+  EXPECT_EQ(cluster.pod("a").node, "");
+}
+
+TEST_F(BinderTest, APodWithoutCardsIsBoundWithoutARecord) {
+  cluster.add("a", "0");
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_EQ(binder.bind(call("a")), kOk);
+  EXPECT_EQ(cluster.pod("a").node, "n1");
+  EXPECT_EQ(cluster.pod("a").record, "");
+}
+
+/// 64 at once, through a server that is late, loses answers and refuses; some pods go meanwhile: no card is over, and
+/// at rest nothing is set aside that nobody holds.
+TEST(BinderRace, NoCardIsOverAndNothingLeaks) {
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    Cluster cluster;
+    for (const auto* uuid : {"GPU-2", "GPU-3"}) cluster.put(gpu("n1", uuid));
+    cluster.watch();
+    Unsure unsure(cluster.api, seed);
+    Binder binder = cluster.binder(unsure);
+    std::vector<std::string> uids;
+    for (int i = 0; i < 64; ++i) {
+      uids.push_back("p" + std::to_string(i));
+      cluster.add(uids.back(), std::to_string(1 + (i * 7 + static_cast<int>(seed)) % 5));
+    }
+    ASSERT_TRUE(cluster.settled());
+    std::atomic<int> bound = 0;
+    for (int round = 0; round < 3; ++round) {
+      {
+        std::vector<std::jthread> all;
+        for (const auto& uid : uids) {
+          all.emplace_back([&, uid] { bound += binder.bind(call(uid)) == kOk ? 1 : 0; });
+        }
+        unsure.arrive(4);
+      }
+      unsure.arrive(seed % 5);
+      if (round == 1) {
+        for (std::size_t i = seed % 3; i < uids.size(); i += 9) cluster.api.erase(pod_path(uids[i]));
+      }
+      cluster.clock.advance(3s);
+      cluster.leader.step();
+      binder.step();
+      for (const auto& [card, gib] : cluster.gib_by_card()) ASSERT_LE(gib, 16U) << card << ", seed " << seed;
+    }
+    unsure.arrive(1000);
+    ASSERT_TRUE(cluster.settled());
+    cluster.clock.advance(Binder::kForgotten);
+    binder.step();
+    ASSERT_TRUE(cluster.settled());
+    const auto figures = cluster.model.figures();
+    EXPECT_EQ(figures.reserved, 0U) << "seed " << seed;
+    EXPECT_EQ(figures.conflicts_seen, 0U) << "seed " << seed;
+    EXPECT_GT(bound, 20);
+    const auto state = cluster.model.snapshot();
+    std::map<std::string, std::uint64_t> seen;
+    for (const auto& card : state->at("n1")->ledger.cards()) {
+      if (card.use.slices > 0) seen[card.card.id.str()] = card.use.memory.count() >> 30U;
+    }
+    EXPECT_EQ(seen, cluster.gib_by_card()) << "seed " << seed;
+  }
+}
+
+/// A leader that is stopped between its look and its write, for longer than its lease: the next one has given the
+/// card away when the old Binding lands. It is found, the card is closed, nothing is over on the node's own word.
+TEST(BinderRace, TheOldLeadersBindingThatLandsLateIsAConflictAndNotLost) {
+  Cluster cluster;
+  cluster.watch();
+  cluster.add("late", "16");
+  cluster.add("next", "16");
+  cluster.add("more", "16");
+  ASSERT_TRUE(cluster.settled());
+  const auto old = record_text({slice("late", "GPU-0", 16)}, 1);
+  cluster.clock.advance(11s);
+  Leader leader({cluster.api, cluster.clock, cluster.log, {}, {}}, {.identity = "next"});
+  leader.step();
+  cluster.clock.advance(11s);
+  leader.step();
+  ASSERT_EQ(leader.epoch(), 2U);
+  Binder binder({cluster.model, leader, cluster.api, cluster.clock, cluster.log, {},
+                 [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; }, {}});
+  Binder stopped = cluster.binder(cluster.api);
+  EXPECT_THAT(stopped.bind(call("more")), HasSubstr("does not lead"));
+  EXPECT_EQ(binder.bind(call("next")), kOk);
+  ASSERT_TRUE(cluster.api.create(pod_path("late") + "/binding",
+                                 fmt::format(R"({{"metadata":{{"uid":"late","annotations":{{"{}":{}}}}},)"
+                                             R"("target":{{"kind":"Node","name":"n1"}}}})",
+                                             codec::kRecordAnnotation, quoted(old))));
+  ASSERT_TRUE(cluster.settled());
+  const auto conflicts = cluster.model.conflicts();
+  ASSERT_EQ(conflicts.size(), 1U);
+  EXPECT_EQ(conflicts[0].second.owner.uid, "late") << "the older epoch is the one that does not stand";
+  EXPECT_EQ(binder.bind(call("more")), kOk) << "the other card";
+  EXPECT_THAT(cluster.model.snapshot()->at("n1")->ledger.find(CardId("GPU-0"))->card.closed, HasSubstr("late"));
+}
+
+}  // namespace
+}  // namespace carve::control
