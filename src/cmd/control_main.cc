@@ -15,6 +15,7 @@
 #include "adapter/process/text_file.h"
 #include "adapter/tls/certificates.h"
 #include "app/control/admission.h"
+#include "app/control/binder.h"
 #include "app/control/catch_up.h"
 #include "app/control/cluster_model.h"
 #include "app/control/extender.h"
@@ -22,6 +23,7 @@
 #include "app/control/metrics.h"
 #include "app/control/read_api.h"
 #include "app/control/routes.h"
+#include "app/doors/notices.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
 #include "cmd/options.h"
@@ -129,6 +131,7 @@ class Control {
   struct Apis {
     std::unique_ptr<KubeApi> watches;  // lists, watches, certificates
     std::unique_ptr<KubeApi> lease;    // of its own: a renewal stands behind nothing else
+    std::unique_ptr<KubeApi> bind;     // kube-scheduler waits for its answers
   };
   Control(const ControlOptions& options, const ClusterConfig& config, const PolicyRow& policy, Apis apis, Clock& clock,
           Log& log);
@@ -140,6 +143,7 @@ class Control {
   std::string why_not_ready() const;
   std::string metrics_text();
   void write_ports(MetricsText* text) const;
+  void write_binds(MetricsText* text) const;
 
   const ControlOptions options_;
   const std::string identity_;
@@ -154,6 +158,8 @@ class Control {
   tls::Certificates certificates_;
   control::CatchUp catch_up_;
   control::Leader leader_;
+  doors::Notices notices_;
+  control::Binder binder_;
   control::Routes secure_routes_;
   control::Routes plain_routes_;
   SecurePort secure_;
@@ -184,6 +190,10 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       leader_({*apis_.lease, clock, log, [this] { return model_.highest_epoch(); },
                [this](std::uint64_t term) { return catch_up_(term); }},
               {options.space, "carve-control", identity_}),
+      notices_(*apis_.watches, "", clock, log, "carve-control"),
+      binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
+               [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
+               [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
       secure_routes_(control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock),
       plain_routes_(control::plain_routes(answers(), options.gpushare_http), {}, metrics_, clock),
       secure_({options.listen, {}, {}, {}}, secure_routes_, log) {}
@@ -192,6 +202,7 @@ control::Answers Control::answers() {
   control::Answers answers;
   answers.filter = [this](std::string_view call) { return extender_.filter(call); };
   answers.prioritize = [this](std::string_view call) { return extender_.prioritize(call); };
+  answers.bind = [this](std::string_view call) { return binder_.bind(call); };
   answers.mutate = [this](std::string_view review) { return admission_.mutate(review); };
   answers.validate = [this](std::string_view review) { return admission_.validate(review); };
   answers.cluster = [this] { return codec::to_json(control::view_of(model_)); };
@@ -209,6 +220,17 @@ std::string Control::why_not_ready() const {
   if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not come";
   if (!secure_.open()) return "there is no certificate yet";
   return {};
+}
+
+void Control::write_binds(MetricsText* text) const {
+  const auto binds = binder_.figures();
+  text->family("carve_control_bindings_total", MetricsText::Kind::kCounter,
+               "Bindings, by what became of them: refused ones were not written; unknown are those whose answer was "
+               "lost, found those of them that had taken effect, released those that came to nothing.");
+  const std::pair<const char*, std::uint64_t> rows[] = {
+      {"bound", binds.bound},     {"refused", binds.refused},   {"failed", binds.failed},
+      {"unknown", binds.unknown}, {"found", binds.found_bound}, {"released", binds.released}};
+  for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});
 }
 
 void Control::write_ports(MetricsText* text) const {
@@ -242,6 +264,7 @@ std::string Control::metrics_text() {
   metrics_.write(&text);
   control::write_figures(model_.figures(), &text);
   control::write_cards(*model_.snapshot(), &text);
+  write_binds(&text);
   write_ports(&text);
   write_process(&text);
   return text.text();
@@ -268,6 +291,8 @@ Result<void> Control::run(const sigset_t& stop_signals) {
     certificates_.run([this](const tls::Serving& serving) { secure_.serve_with(serving); }, stop);
   });
   threads.emplace_back([&](const std::stop_token& stop) { leader_.run(stop); });
+  threads.emplace_back([&](const std::stop_token& stop) { binder_.run(clock_, stop); });
+  threads.emplace_back([&](const std::stop_token& stop) { notices_.run(stop); });
   int signal = 0;
   ::sigwait(&stop_signals, &signal);
   log_.info("control stops", {{"signal", signal}});
@@ -305,7 +330,7 @@ int run_control(const ControlOptions& options) {
   if (!policy) return report(policy.error(), kExitUsage);
   Control::Apis apis;
   const std::pair<std::unique_ptr<KubeApi>*, std::chrono::milliseconds> wanted[] = {
-      {&apis.watches, kube::Limits{}.call}, {&apis.lease, kLeaseCall}};
+      {&apis.watches, kube::Limits{}.call}, {&apis.lease, kLeaseCall}, {&apis.bind, control::Binder::kWrite}};
   for (const auto& [place, call] : wanted) {
     kube::Limits limits;
     limits.call = call;

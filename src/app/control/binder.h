@@ -32,7 +32,7 @@ namespace carve::control {
 ///     both are covered.
 class Binder {
  public:
-  static constexpr Clock::Duration kWrite = std::chrono::seconds(2);  // the API client's limit of one call
+  static constexpr std::chrono::milliseconds kWrite = std::chrono::seconds(2);  // the API client's limit of one call
   static constexpr Clock::Duration kForgotten = std::chrono::seconds(75);
   static constexpr Clock::Duration kLook = std::chrono::seconds(2);  // before a write without its event is read
 
