@@ -20,6 +20,7 @@
 #include "adapter/files/known_cards_file.h"
 #include "adapter/mountns/enclosure.h"
 #include "adapter/mountns/library_store.h"
+#include "adapter/mountns/library_users.h"
 #include "adapter/nvml/client.h"
 #include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
@@ -152,6 +153,29 @@ Result<void> make_folders_for(const HostOptions& options, bool runs) {
   return make_mask(options.runtime_dir + "/mask");
 }
 
+/// The texts by which container runtimes know slices now.
+std::vector<std::string> published(CdiFiles& devices) {
+  std::vector<std::string> texts;
+  const auto ids = devices.list();
+  for (const auto& id : ids ? *ids : std::vector<std::string>()) {
+    if (auto text = read_text(devices.path_of(id))) texts.push_back(std::move(*text));
+  }
+  return texts;
+}
+
+/// Builds of libcarve that an upgrade left behind. `specs`: as they stood before this agent published anything, since a
+/// runtime that read one of them a moment ago may mount what it names a moment from now; the next start is soon enough.
+void remove_old_libraries(const HostOptions& options, const std::string& current, const std::vector<std::string>& specs,
+                          Log& log) {
+  if (current.empty()) return;
+  const auto unused = mountns::unused_builds(options.libraries(), current, specs);
+  if (!unused) return log.warn("old libraries stay", {{"reason", unused.error().what}});
+  for (const auto& folder : *unused) {
+    const auto removed = mountns::remove_build(folder);
+    log.info("old library removed", {{"folder", folder}, {"ok", removed.has_value()}});
+  }
+}
+
 constexpr std::chrono::seconds kHandover{10};  // by then the kubelet has long found this agent's own sockets
 constexpr int kMostRounds = 3000;  // of 10 ms: an agent that is told to end has 15 s for it
 
@@ -264,7 +288,10 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
                                    return mountns::LibraryStore::make_links(library, driver_version);
                                  },
                                  &containers, &known_cards});
+  const auto specs = published(devices);
   if (auto restored = agent.restore(); !restored) return report(restored.error());
+  // By `carve run` and `carve slice create` a machine's own users have mounts in scripts that nobody sees.
+  if (node_agent) remove_old_libraries(options, library, specs, log);
   auto server = api::Server::open(options.agent_socket(), agent, log);
   if (!server) return report(server.error());
   log.info("agent serves", {{"socket", options.agent_socket()}});

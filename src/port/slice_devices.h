@@ -25,7 +25,11 @@ struct SliceDevice {
 class SliceDevices {
  public:
   virtual ~SliceDevices() = default;
-  /// Publishes it whole or not at all. A published one never changes.
+  /// Publishes it whole or not at all. What is published already in the same words is not touched. While its agent
+  /// lives a published one never changes; an agent that starts may publish it anew in other words, because what it
+  /// names on the host has changed since: the driver was upgraded, or the agent was, and with it the library. The
+  /// next start of the container then finds files that are there; what runs keeps what it has mounted. Cards and
+  /// limits of a slice stand in no spec but as device nodes, and these stay.
   virtual Result<void> publish(const SliceDevice& device) = 0;
   /// Success when there is none.
   virtual Result<void> withdraw(const std::string& id) = 0;

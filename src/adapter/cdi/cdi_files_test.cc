@@ -1,6 +1,7 @@
 #include "adapter/cdi/cdi_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -49,6 +50,32 @@ TEST(CdiFiles, AppearsWholeAndGoesAway) {
   ASSERT_TRUE(files.withdraw("dev-1"));
   EXPECT_TRUE(files.withdraw("dev-1"));
   EXPECT_TRUE(files.list()->empty());
+}
+
+ino_t inode_of(const std::string& path) {
+  struct stat info = {};
+  EXPECT_EQ(::stat(path.c_str(), &info), 0);
+  return info.st_ino;
+}
+
+TEST(CdiFiles, IsLeftAloneUnlessWhatItNamesIsAnother) {
+  char name[] = "/tmp/carve-cdi-XXXXXX";
+  const std::string folder = std::string(::mkdtemp(name)) + "/cdi";
+  const std::string path = folder + "/carve-slice-dev-1.json";
+  ASSERT_TRUE(CdiFiles(folder).publish(example()));
+  const auto first = inode_of(path);
+  const std::string kept = folder + "/kept";  // so that the inode is not given to the next file
+  ASSERT_EQ(::link(path.c_str(), kept.c_str()), 0);
+  ASSERT_TRUE(CdiFiles(folder).publish(example()));
+  EXPECT_EQ(inode_of(path), first);
+  auto upgraded = example();
+  upgraded.library_folder = "/var/lib/carve/lib/def";
+  ASSERT_TRUE(CdiFiles(folder).publish(upgraded));
+  EXPECT_NE(inode_of(path), first);
+  EXPECT_NE(read_text(path)->find("/var/lib/carve/lib/def"), std::string::npos);
+  ASSERT_TRUE(replace_file(path, "{", 0644));  // cut, or somebody else's
+  ASSERT_TRUE(CdiFiles(folder).publish(upgraded));
+  EXPECT_NE(read_text(path)->find("/var/lib/carve/lib/def"), std::string::npos);
 }
 
 TEST(CdiFiles, AWholeCardGetsTheDriverAndOfOursAMarkOnly) {

@@ -1,0 +1,77 @@
+#include "adapter/mountns/library_users.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <filesystem>
+#include <set>
+
+#include "adapter/process/text_file.h"
+
+namespace carve::mountns {
+namespace {
+
+constexpr std::size_t kLongestMounts = 4U << 20U;
+
+/// As LibraryStore names them: 16 hexadecimal digits.
+bool is_build(const std::string& name) {
+  return name.size() == 16 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+void drop_named(std::set<std::string>* builds, const std::string& text) {
+  std::erase_if(*builds, [&](const std::string& id) {
+    return text.find("/" + id + "/") != std::string::npos;  // the folder's own path differs between mount namespaces
+  });
+}
+
+/// One text per mount namespace; "": of a namespace that was read already, or of a process that has ended meanwhile.
+/// Mounts may be read of every process; which namespace they are of only of those that have no rights beyond ours.
+Result<std::string> mounts_of(const std::string& process, std::set<std::string>* seen) {
+  char link[PATH_MAX];
+  const ssize_t length = ::readlink((process + "/ns/mnt").c_str(), link, sizeof link);
+  const std::string space(link, length < 0 ? 0 : static_cast<std::size_t>(length));
+  if (!space.empty() && seen->contains(space)) return std::string();
+  auto mounts = read_text(process + "/mountinfo", kLongestMounts);
+  if (mounts) {
+    if (!space.empty()) seen->insert(space);
+    return mounts;
+  }
+  // A process that ended keeps its name for a moment, and has no program and no mounts.
+  if (::access((process + "/exe").c_str(), F_OK) != 0 && errno == ENOENT) return std::string();
+  return tl::unexpected(mounts.error());
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> unused_builds(const std::string& lib_root, const std::string& current,
+                                               const std::vector<std::string>& specs, const std::string& proc) {
+  std::vector<std::string> paths;
+  const auto names = list_folder(lib_root);
+  if (!names) return paths;  // no folder, no builds
+  std::set<std::string> builds;
+  for (const auto& name : *names) {
+    if (is_build(name) && lib_root + "/" + name != current) builds.insert(name);
+  }
+  for (const auto& spec : specs) drop_named(&builds, spec);
+  if (builds.empty()) return paths;
+  CARVE_TRY(const auto processes, list_folder(proc));
+  std::set<std::string> seen;
+  for (const auto& process : processes) {
+    if (process.find_first_not_of("0123456789") != std::string::npos) continue;
+    CARVE_TRY(const auto mounts, mounts_of(proc + "/" + process, &seen));
+    drop_named(&builds, mounts);
+  }
+  for (const auto& id : builds) paths.push_back(lib_root + "/" + id);
+  return paths;
+}
+
+Result<void> remove_build(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  if (error) return fail(Code::kUnavailable, "remove " + folder + ": " + error.message());
+  return {};
+}
+
+}  // namespace carve::mountns
