@@ -205,15 +205,18 @@ def check_records(pods, physical) -> list:
 
 
 def check(pods, claims, slices, seen, by="claims", physical=None) -> list:
-    """All differences; empty: everything is as it was given. Containers without a look are named as unseen.
+    """All differences; empty: everything is as it was given. Containers without a look are named as unseen, but for
+    those of initialization, which may not have been asked to look.
 
     physical: card UUID -> bytes of the hardware, where that is more than what is published of it.
     """
     whole = {device["uuid"]: device["memory"] for device in devices_of(slices).values()}
     found = check_cards(claims, slices) if by == "claims" else check_records(pods, physical) if physical else []
     for pod in pods:
-        for container in pod["spec"]["containers"]:
-            key = (pod["metadata"]["namespace"], pod["metadata"]["name"], container["name"])
+        here = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+        looked = [one for one in pod["spec"].get("initContainers", []) if (*here, one["name"]) in seen]
+        for container in looked + pod["spec"]["containers"]:
+            key = (*here, container["name"])
             name = "/".join(key)
             if key not in seen:
                 found.append(f"{name}: was not looked into")

@@ -1,12 +1,15 @@
 """What every scenario shares: the running ring, pods that are taken away again, and words for common waits."""
+import contextlib
 import itertools
 import json
 import os
+import signal
 import unittest
+from pathlib import Path
 
 from . import images
 from .cluster import Ring
-from .kube import wait_for
+from .kube import ApiError, wait_for
 
 _counter = itertools.count(1)
 
@@ -61,6 +64,40 @@ class RingTest(unittest.TestCase):
             self.kube.delete(kind, name, namespace, grace=1 if kind == "Pod" else None)
         for kind, name, namespace in order:
             wait_for(f"{kind} {name} gone", 60, lambda k=kind, n=name, s=namespace: self.kube.get(k, n, s) is None)
+
+    @staticmethod
+    def pids_of(word):
+        """The machine's processes whose cgroup has this word in its name: a container's or a pod's."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if word in (path / "cgroup").read_text(errors="replace"):
+                    found.append(int(path.name))
+            except OSError:     # it has ended
+                pass
+        return found
+
+    def kill_sandbox(self, name):
+        """A pod's pause process dies: the kubelet makes sandbox and containers anew. Until the pod is Ready again."""
+        uid = self.kube.get("Pod", name)["metadata"]["uid"]
+        for pid in self.pids_of(uid):
+            with contextlib.suppress(OSError):
+                if "pause" in Path(f"/proc/{pid}/comm").read_text():
+                    os.kill(pid, signal.SIGKILL)
+        wait_for("the container was started again", 120, lambda: self.restarts_of(name) > 0, 0.5)
+        self.wait_ready(name, 120)
+
+    def restarts_of(self, name):
+        """How often the pod's first container was started again."""
+        status = self.kube.get("Pod", name)["status"].get("containerStatuses") or [{"restartCount": 0}]
+        return status[0]["restartCount"]
+
+    def look_before(self, name, container="main"):
+        """What `ring-look` printed in the container before this one; None while the kubelet has no such log."""
+        try:
+            return json.loads(self.kube.logs(name, container, previous=True).strip().splitlines()[-1])
+        except (IndexError, ValueError, ApiError):
+            return None
 
     # --- words ---------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,6 @@ A cell passes with the right slice (seen from inside, by the checker) or the rig
 cause, and no container that ever ran. The table of all cells is printed.
 """
 import json
-import os
-import signal
 import sys
 import time
 import traceback
@@ -116,13 +114,12 @@ class Matrix(SlotTest):
     def runs_right(self, kind, name, parts, card):
         if kind in ("container restart", "crash loop"):
             wanted = 1 if kind == "container restart" else 3
-            wait_for(f"{wanted} restarts", 180, lambda: (self.kube.get("Pod", name)["status"].get("containerStatuses") or
-                                                         [{"restartCount": 0}])[0]["restartCount"] >= wanted, 0.5)
-            seen = wait_for("what the container before saw", 60, lambda: self.previous(name), 1)
+            wait_for(f"{wanted} restarts", 180, lambda: self.restarts_of(name) >= wanted, 0.5)
+            seen = wait_for("what the container before saw", 60, lambda: self.look_before(name), 1)
         else:
             self.wait_ready(name, 180)
             if kind == "pod restart":
-                self.restart_sandbox(name)
+                self.kill_sandbox(name)
             wrong = self.wrong(name) if kind != "static pod" else []
             if wrong:
                 return f"FAILED {wrong}"
@@ -133,28 +130,6 @@ class Matrix(SlotTest):
                 return f"FAILED {part} sees {other}"
         found = seen["cuda"]["cards"]
         return "slice" if found == [{"uuid": self.cards[card], "memory": 1 << 30}] else f"FAILED sees {found}"
-
-    def previous(self, name):
-        """None while the kubelet is between two containers and has no log to show."""
-        try:
-            return json.loads(self.kube.logs(name, "main", previous=True).strip().splitlines()[-1])
-        except (IndexError, ValueError):
-            return None
-
-    def restart_sandbox(self, name):
-        """Its pause process dies: the kubelet makes the pod's sandbox and containers anew, with the same slots."""
-        uid = self.kube.get("Pod", name)["metadata"]["uid"]
-        for path in Path("/proc").iterdir():
-            if not path.name.isdigit():
-                continue
-            try:
-                if uid in (path / "cgroup").read_text() and "pause" in (path / "comm").read_text():
-                    os.kill(int(path.name), signal.SIGKILL)
-            except OSError:
-                continue
-        wait_for("the container was started again", 120, lambda: (self.kube.get("Pod", name)["status"].get(
-            "containerStatuses") or [{"restartCount": 0}])[0]["restartCount"] > 0, 0.5)
-        self.wait_ready(name, 120)
 
     def refused(self, made, cause):
         name = made["metadata"]["name"]

@@ -150,8 +150,7 @@ class Endings(SlotTest):
         name = made["metadata"]["name"]
         self.wait_ready(name)
         main = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
-        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()
-                and main in (path / "cgroup").read_text(errors="replace")]
+        pids = self.pids_of(main)
         state = self.unreachable(pids[0])
         if state is None:
             self.skipTest("no v1 freezer here")
@@ -170,9 +169,7 @@ class Endings(SlotTest):
         finally:
             state.write_text("THAWED")
         wait_for("its process is gone", 60, lambda: not Path(f"/proc/{pids[0]}").exists())
-        wait_for("and its pod's others", 60, lambda: not any(
-            made["metadata"]["uid"] in (path / "cgroup").read_text(errors="replace")
-            for path in Path("/proc").iterdir() if path.name.isdigit() and (path / "cgroup").exists()))
+        wait_for("and its pod's others", 60, lambda: not self.pids_of(made["metadata"]["uid"]))
         begun = time.monotonic()
         self.assert_nothing_held(10)
         print(f"freed {time.monotonic() - begun:.1f} s after the last process ", end="", flush=True)

@@ -5,9 +5,11 @@ CARVE_SOAK=1: the long versions.
 import base64
 import json
 import os
+import random
 import re
 import subprocess
 import sys
+import threading
 import time
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +20,7 @@ from ring.slot_testing import SlotTest, container, slot_pod  # noqa: E402
 from ring.testing import main, pod, wait_for  # noqa: E402
 
 RESTARTS = 20 if os.environ.get("CARVE_SOAK") else 5
+KILLS = 50 if os.environ.get("CARVE_SOAK") else 10
 LIST_WITHIN = 0.200     # seconds from the creation of the kubelet's socket (design 10)
 RECEIVED = re.compile(r"[IWE](\d{4} \d\d:\d\d:\d\d\.\d{6}).*Processed device updates for resource.*elasticgpu\.io/slot.*"
                       r"totalCount=([1-9]\d*)")
@@ -82,6 +85,80 @@ class BothDoors(SlotTest):
         print(f"{RESTARTS} restarts, socket to list: worst {max(seconds) * 1000:.0f} ms ", end="", flush=True)
         self.assertEqual({name: self.container_id(name) for name in before}, before)
         self.assertLessEqual(max(seconds), LIST_WITHIN, seconds)
+
+    # --- the agent, and the node -------------------------------------------------------------------------------------
+
+    def test_agent_killed_at_random_moments_of_pod_starts(self):
+        """The kubelet's Allocate fails while nobody serves: such a pod is Failed, and its owner makes another (here the
+        test does). Whoever runs has its own slice."""
+        seed = random.SystemRandom().randrange(1 << 32)
+        print(f"seed {seed} ", end="", flush=True)
+        dice, stop = random.Random(seed), threading.Event()
+        steady = self.start(slot_pod(self.name()), {"main": [(0, 4, 5)]})["metadata"]["name"]
+        self.wait_ready(steady)
+        before = self.container_id(steady)
+
+        def killer():
+            for _ in range(KILLS):
+                time.sleep(dice.uniform(0.05, 0.8))
+                self.carve.kill_agent()
+                self.carve.start_agent(wait=False)
+                if stop.is_set():
+                    return
+        thread = threading.Thread(target=killer)
+        thread.start()
+        names = []
+        try:
+            while thread.is_alive():
+                names.append(self.start(slot_pod(self.name()), {"main": [(len(names) % len(self.cards), 1, 1)]})
+                             ["metadata"]["name"])
+                time.sleep(0.5)
+        finally:
+            stop.set()
+            thread.join()
+        self.carve.wait_agent()
+        failed = 0
+        for name in names:
+            if self.wait_phase(name, ("Running", "Failed"), 120) and self.phase(name) == "Failed":
+                failed += 1
+                continue
+            self.assert_right(name)
+        print(f"{KILLS} kills, {len(names)} pods, {failed} failed at admission ", end="", flush=True)
+        again = self.start(slot_pod(self.name()), {"main": [(1, 1, 1)]})["metadata"]["name"]
+        self.wait_ready(again)
+        self.assert_right(again)
+        self.assertEqual(self.container_id(steady), before)
+        self._clean()
+        self.created.clear()
+        self.assert_nothing_held()
+
+    def test_reboot_of_the_node(self):
+        """/run is empty, the boot id another, no process lives: a pod runs again with its own slice, or is Failed (its
+        owner makes it anew) and holds nothing."""
+        made = [self.start(slot_pod(self.name(), restartPolicy="Always"), {"main": [(card, 4, 5)]}) for card in (0, 1)]
+        names = [one["metadata"]["name"] for one in made]
+        for name in names:
+            self.wait_ready(name)
+        begun = time.monotonic()
+
+        def boot(node):
+            node.start_simulator(self.ring.build, self.ring.state.content["simulate"])
+            self.carve.start_arbiter()
+            self.carve.start_agent(wait=False)
+        disaster.reboot(self.node, boot)
+        wait_for("each runs again or has failed", 150, lambda: all(
+            self.phase(name) == "Failed" or self.restarts_of(name) > 0 for name in names))
+        running = [name for name in names if self.phase(name) != "Failed"]
+        for name in running:
+            self.wait_ready(name, 120)
+            self.assert_right(name)
+        print(f"{len(running)} of {len(names)} run again {time.monotonic() - begun:.1f} s after the reboot ", end="", flush=True)
+        wait_for("slices of those that run, and no others", 60, lambda: len(self.carve.inspect()["slices"]) == len(running))
+        self.carve.wait_agent()
+        self.wait_slots()
+        new = self.start(slot_pod(self.name()), {"main": [(0, 4, 5)]})["metadata"]["name"]
+        self.wait_ready(new, 90)
+        self.assert_right(new)
 
     # --- the disk ----------------------------------------------------------------------------------------------------
 
