@@ -20,6 +20,7 @@ struct Everything {
   ViewOptions inspect, top, doctor, version;
   ClusterOptions cluster, explain;
   ControlOptions control;
+  ProbeOptions probe;
   HostOptions agent, arbiter;
   NodeOptions node;
   std::string arbiter_trace;
@@ -279,6 +280,14 @@ void view_commands(CLI::App& app, Everything& all) {
   doctor->add_flag("--node", all.doctor.node,
                    "this is a node of Kubernetes: driver, engines, kubelet and container devices too");
   doctor->footer("Examples:\n  carve doctor\n  carve doctor --node\n  carve doctor --node --host-root /host -o json");
+  auto* probe = app.add_subcommand("probe", "whether agent or arbiter answers, for a pod's probes; exit code 1 if not");
+  host_flags(probe, &all.probe.host, false);
+  probe->add_option("PROCESS", all.probe.what, "agent or arbiter")->required()->check([](const std::string& value) {
+    return value == "agent" || value == "arbiter"
+               ? std::string()
+               : "\"" + value + "\" is nobody who can be asked; legal are agent and arbiter";
+  });
+  probe->footer("Examples:\n  carve probe agent\n  carve probe arbiter");
   auto* version = app.add_subcommand("version", "version, commit and page ABI");
   host_flags(version, &all.version.host, false);
   version->footer("Example:\n  carve version");
@@ -371,6 +380,7 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
       {"inspect", &all.inspect.host, [&] { return inspect_here_or_there(all); }},
       {"top", &all.top.host, [&] { return top(all.top); }},
       {"doctor", &all.doctor.host, [&] { return doctor(all.doctor); }},
+      {"probe", &all.probe.host, [&] { return probe(all.probe); }},
       {"version", &all.version.host, [&] { return version(all.version); }},
   };
   if (name == "explain") return explain_pod(all.explain);

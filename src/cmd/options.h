@@ -106,6 +106,11 @@ struct ControlOptions {
   bool gpushare_http = false;  // gpushare's filter and inspect on the plain port
 };
 
+struct ProbeOptions {
+  HostOptions host;
+  std::string what;  // agent or arbiter
+};
+
 /// The agent as a node of Kubernetes. Empty name: on a machine by itself, as `carve up` starts it.
 struct NodeOptions {
   std::string name;
@@ -133,6 +138,7 @@ int inspect_cluster(const ClusterOptions& options);
 int explain_pod(const ClusterOptions& options);
 int top(const ViewOptions& options);
 int doctor(const ViewOptions& options);
+int probe(const ProbeOptions& options);
 int version(const ViewOptions& options);
 
 /// Reads the file into `options` (what flags set wins, by `set_by_flag`: names without dashes).

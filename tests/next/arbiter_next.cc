@@ -2,10 +2,15 @@
 #include <string>
 #include <thread>
 
+#include "adapter/arbiter/arbiter_client.h"
 #include "app/arbiter/arbiter.h"
 
-// The arbiter of the next page ABI: `carve arbiter [--runtime-dir FOLDER]` without the command line's parser.
+// The arbiter of the next page ABI: `carve arbiter [--runtime-dir FOLDER]` without the command line's parser, and
+// `carve probe arbiter`, by which its pod is asked whether it answers.
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "probe") {
+    return carve::ArbiterClient(carve::arbiter::Options().runtime_folder + "/arbiter/control").list() ? 0 : 1;
+  }
   sigset_t stop_signals;
   ::sigemptyset(&stop_signals);
   ::sigaddset(&stop_signals, SIGTERM);

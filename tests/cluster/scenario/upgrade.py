@@ -1,6 +1,8 @@
 """Carve installed by its plain manifests, as a user would, and upgraded under running pods."""
 import datetime
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -10,7 +12,7 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
-from ring import binder, cgroups, images, installed  # noqa: E402
+from ring import binder, carve, cgroups, images, installed  # noqa: E402
 from ring.testing import CarveTest, RingTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
@@ -57,13 +59,69 @@ class AsInstalled(InstalledTest):
     def test_the_arbiter_has_three_capabilities_and_no_more(self):
         status = self.carve.ready("carve-arbiter")["status"]["containerStatuses"][0]
         container = status["containerID"].partition("://")[2]
-        seen = [process / "status" for process in Path("/proc").glob("[0-9]*")
-                if container in (process / "cgroup").read_text()]
+        seen = [Path(f"/proc/{pid}/status") for pid in self.pids_of(container)]
         self.assertEqual(len(seen), 1)
         fields = dict(line.split(":\t", 1) for line in seen[0].read_text().splitlines() if ":\t" in line)
         allowed = {19: "SYS_PTRACE", 21: "SYS_ADMIN", 23: "SYS_NICE"}
         self.assertEqual({bit for bit in range(64) if int(fields["CapEff"], 16) >> bit & 1}, set(allowed))
         self.assertEqual((fields["NoNewPrivs"].strip(), fields["Seccomp"].strip()), ("1", "2"))     # 2: a filter
+
+    def probe(self, what):
+        """Exit code of the probe that stands in the manifest, in the pod as the kubelet runs it, and its seconds."""
+        name = self.carve.ready(f"carve-{what}")["metadata"]["name"]
+        begun = time.monotonic()
+        done = self.ring.kubectl("-n", carve.NAMESPACE, "exec", name, "--", "/usr/bin/carve", "probe", what, check=False)
+        return done.returncode, time.monotonic() - begun
+
+    def containers_of_carve(self):
+        return {p["metadata"]["name"]: [(s["containerID"], s["restartCount"]) for s in p["status"]["containerStatuses"]]
+                for what in installed.WORKLOADS for p in self.carve.pods_of(what)}
+
+    def test_an_agent_is_alive_while_the_vendors_library_hangs(self):
+        simctl = self.ring.build / "bin" / "carve-simctl"
+        before = self.containers_of_carve()
+        self.carve.node.run([simctl, "hang", "on"])
+        try:
+            wait_for("the agent has seen it", 30, lambda: all(self.troubles()))
+            for _ in range(10):
+                code, seconds = self.probe("agent")
+                self.assertEqual(code, 0)
+                self.assertLess(seconds, 5)
+                time.sleep(0.5)
+            self.assertEqual(self.containers_of_carve(), before)
+            # And one that is started now comes up.
+            old = self.carve.ready("carve-agent")["metadata"]["name"]
+            self.kube.delete("Pod", old, carve.NAMESPACE)
+            wait_for("another agent is ready", 60, lambda: (self.carve.ready("carve-agent") or {"metadata": {"name": old}})
+                     ["metadata"]["name"] != old)
+        finally:
+            self.carve.node.run([simctl, "hang", "off"])
+        wait_for("the cards are well", 60, lambda: not any(self.troubles()))
+
+    def troubles(self):
+        """What the agent says is wrong with its cards; while one agent follows another there is a moment of no answer."""
+        try:
+            return [card["health_reason"] for card in self.carve.inspect()["cards"]] or ["no card"]
+        except RuntimeError as error:
+            return [str(error)]
+
+    def test_who_hangs_is_found_and_started_again(self):
+        """Stopped by a signal, as one that waits for ever: the probes fail. Those of the agent need two minutes before
+        the kubelet acts (in soak), those of the arbiter half of one."""
+        patient = ["agent"] if os.environ.get("CARVE_SOAK") else []
+        for what in ["arbiter", *patient]:
+            with self.subTest(what):
+                found = self.carve.ready(f"carve-{what}")
+                container = found["status"]["containerStatuses"][0]["containerID"].partition("://")[2]
+                (pid,) = [pid for pid in self.pids_of(container)
+                          if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1] == what.encode()]
+                os.kill(pid, signal.SIGSTOP)
+                wait_for("the kubelet has started it again", 200, lambda: self.restarts(found) == 1, every=1)
+                wait_for("it is ready", 60, lambda: self.carve.ready(f"carve-{what}"))
+
+    def restarts(self, found):
+        return self.kube.get("Pod", found["metadata"]["name"], carve.NAMESPACE)["status"]["containerStatuses"][0][
+            "restartCount"]
 
     def test_what_runtimes_read_names_the_hosts_paths(self):
         name = self.fraction()
@@ -198,6 +256,25 @@ class Upgrade(InstalledTest):
         self.wait_ready(last)
         self.assertEqual(self.judge([*started, last, between, holding]), [])
         self.assertEqual(len(self.libraries()), 2, "the next library beside the one in use")
+        self.assert_old_library_goes([*names, *started], last)
+
+    def assert_old_library_goes(self, of_before, last):
+        """With the last container that has it mounted, at the agent's next start; what is published stays untouched."""
+        stored = self.carve.node.outside("/var/lib/carve/lib")
+        self.assertEqual(len(list(stored.iterdir())), 2)
+        for name in of_before:
+            self.kube.delete("Pod", name, grace=0)
+        wait_for("their slices have ended", 60, lambda: len(self.carve.inspect()["slices"]) == 1)
+        (spec,) = self.carve.node.outside("/run/cdi").glob("carve-slice-*.json")
+        was = spec.stat()
+        old = self.carve.ready("carve-agent")["metadata"]["name"]
+        self.kube.delete("Pod", old, "carve-system")
+        wait_for("another agent", 60, lambda: (self.carve.ready("carve-agent") or {"metadata": {"name": old}})
+                 ["metadata"]["name"] != old)
+        (left,) = wait_for("one library is left", 20, lambda: (f := list(stored.iterdir())) and len(f) == 1 and f)
+        self.assertEqual({Path(folder).name for folder in self.libraries()} - {left.name}, set())
+        self.assertEqual((spec.stat().st_ino, spec.stat().st_mtime_ns), (was.st_ino, was.st_mtime_ns))
+        self.assert_limited(last)
 
     def assert_shares(self, what, upgrade):
         """30 by a claim (fixed), 40 by a record (burst), of one card: while it is upgraded as in the seconds before."""

@@ -496,7 +496,7 @@ class Cases:
 
     def test_every_command_has_help_with_an_example(self):
         for command in ("", "up", "down", "agent", "arbiter", "run", "slice create", "slice delete", "slice list",
-                        "inspect", "top", "doctor", "version", "completion"):
+                        "inspect", "top", "doctor", "probe", "version", "completion"):
             code, out, err = self.m.carve(*command.split(), "--help")
             assert code == 0 and "carve " in out, (command, err)
             assert "Example" in out or "Start here" in out, command
