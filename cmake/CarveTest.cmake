@@ -27,14 +27,14 @@ function(carve_test name)
 endfunction()
 
 # carve_fuzzer(quantity_fuzz SOURCES quantity_fuzz.cc USES carve_core): built under the fuzz preset only;
-# as a test it runs its corpus folder (fuzz/corpus/<name>) and a bounded number of new inputs.
+# as a test it runs its corpus folder (fuzz/corpus/<name>) and a bounded number of new inputs, in soak forty times more.
 function(carve_fuzzer name)
   cmake_parse_arguments(ARG "" "RUNS" "SOURCES;USES" ${ARGN})
   if(NOT CARVE_FUZZ)
     return()
   endif()
   if(NOT ARG_RUNS)
-    set(ARG_RUNS 20000)
+    set(ARG_RUNS 5000)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE carve_options ${ARG_USES})
@@ -48,4 +48,8 @@ function(carve_fuzzer name)
   endif()
   add_test(NAME fuzz/${name} COMMAND ${name} -runs=${ARG_RUNS} -max_len=4096 -timeout=5 ${work} ${seeds})
   set_tests_properties(fuzz/${name} PROPERTIES LABELS fuzz TIMEOUT 300)
+  # scripts/soak: forty times as many, from what the short runs found worth keeping.
+  math(EXPR many "${ARG_RUNS} * 40")
+  add_test(NAME fuzz/${name}_long COMMAND ${name} -runs=${many} -max_len=4096 -timeout=5 ${work} ${seeds})
+  set_tests_properties(fuzz/${name}_long PROPERTIES LABELS soak TIMEOUT 3600)
 endfunction()

@@ -6,6 +6,11 @@ failures=()
 skips=()
 repeated=()
 
+# Not under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
+not_under_asan='NoWayOfLoadingLeadsPastIt|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little'
+# Under ASan in scripts/soak only: minutes of what scripts/test runs without it, over code that shorter tests run with it.
+slow_under_asan='journal_kills|kill_points|isolation_share|isolation_trace|attacks/table|shares_and_limits_hold'
+
 # ctest_stage PRESET SELECTION: all tests of build/PRESET that SELECTION (ctest's own flags) picks.
 #
 # Tests of shares in real time can miss a bound when something else takes the machine's two cores for a moment: a
