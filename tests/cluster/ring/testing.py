@@ -63,7 +63,7 @@ class RingTest(unittest.TestCase):
         for kind, name, namespace in order:
             self.kube.delete(kind, name, namespace, grace=1 if kind == "Pod" else None)
         for kind, name, namespace in order:
-            wait_for(f"{kind} {name} gone", 60, lambda k=kind, n=name, s=namespace: self.kube.get(k, n, s) is None)
+            wait_for(f"{kind} {name} gone", 180, lambda k=kind, n=name, s=namespace: self.kube.get(k, n, s) is None)
 
     @staticmethod
     def pids_of(word):
