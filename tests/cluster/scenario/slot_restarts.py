@@ -121,6 +121,8 @@ class BothDoors(SlotTest):
         for name in names:
             if self.wait_phase(name, ("Running", "Failed"), 120) and self.phase(name) == "Failed":
                 failed += 1
+                self.assertEqual(self.kube.get("Pod", name)["status"].get("reason"), "UnexpectedAdmissionError",
+                                 self.describe(name))
                 continue
             self.assert_right(name)
         print(f"{KILLS} kills, {len(names)} pods, {failed} failed at admission ", end="", flush=True)
