@@ -21,8 +21,10 @@
 #include "app/control/extender.h"
 #include "app/control/leader.h"
 #include "app/control/metrics.h"
+#include "app/control/placer.h"
 #include "app/control/read_api.h"
 #include "app/control/routes.h"
+#include "app/control/waker.h"
 #include "app/doors/notices.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
@@ -160,6 +162,8 @@ class Control {
   control::Leader leader_;
   doors::Notices notices_;
   control::Binder binder_;
+  control::Placer placer_;
+  control::Waker waker_;
   control::Routes secure_routes_;
   control::Routes plain_routes_;
   SecurePort secure_;
@@ -194,6 +198,10 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
+      placer_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
+               [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
+               [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
+      waker_(model_, leader_, *apis_.bind, clock, log),
       secure_routes_(control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock),
       plain_routes_(control::plain_routes(answers(), options.gpushare_http), {}, metrics_, clock),
       secure_({options.listen, {}, {}, {}}, secure_routes_, log) {}
@@ -292,6 +300,8 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   });
   threads.emplace_back([&](const std::stop_token& stop) { leader_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { binder_.run(clock_, stop); });
+  threads.emplace_back([&](const std::stop_token& stop) { placer_.run(stop); });
+  threads.emplace_back([&](const std::stop_token& stop) { waker_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { notices_.run(stop); });
   int signal = 0;
   ::sigwait(&stop_signals, &signal);

@@ -154,7 +154,7 @@ Binder::Seen Binder::look_at(const Reservation& room) {
   const auto object = codec::parse_cluster_pod(*text);
   if (!object) return Seen::kNothing;
   if (object->ask.uid != room.owner.uid || object->ended) return Seen::kNever;
-  if (object->node.empty()) return Seen::kUnbound;
+  if (object->node.empty() || (object->node == room.node && object->record.empty())) return Seen::kUnbound;
   const auto record = codec::decode_record(object->record);
   const bool ours =
       object->node == room.node && record && record->owner == room.owner && slices_of(*record) == room.slices;

@@ -178,7 +178,8 @@ void ClusterModel::put_pod(const std::string& text) {
     return unreadable("Pod", object.error());
   }
   const auto uid = object->ask.uid;
-  const bool settled = !object->node.empty() || object->ended;
+  // A node without a record is somebody else's word: room may be set aside there still (placer.h).
+  const bool settled = (!object->node.empty() && !object->record.empty()) || object->ended;
   auto known = known_pod(std::move(*object), settings_);
   const std::lock_guard lock(mutex_);
   if (known) {
@@ -200,7 +201,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
       continue;
     }
     const auto uid = object->ask.uid;
-    if (!object->node.empty() || object->ended) settled.insert(uid);
+    if ((!object->node.empty() && !object->record.empty()) || object->ended) settled.insert(uid);
     if (auto known = known_pod(std::move(*object), settings_))
       read[uid] = std::make_shared<const KnownPod>(std::move(*known));
   }

@@ -12,7 +12,8 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const KnownPo
   const Owner owner = pod.owner();
   const std::lock_guard lock(mutex_);
   const auto known = pods_.find(owner.uid);
-  if (known != pods_.end() && !known->second->object.node.empty())
+  if (known != pods_.end() && !known->second->object.node.empty() &&
+      !(known->second->unplaced() && known->second->object.node == node))
     return fail(Code::kFailedPrecondition, "the pod is on node " + known->second->object.node + " already");
   refresh();
   if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <string>
+
+#include "app/control/cluster_model.h"
+#include "app/control/leader.h"
+#include "codec/dra/event.h"
+
+namespace carve::control {
+
+/// Pods that somebody else gave a node (static ones, a DaemonSet's with nodeName, another scheduler's): the leader
+/// chooses their cards there and writes the record by a patch of this very pod as it was read; the agent waits for it.
+/// Where there is no room an event says why, and it is tried again. Left alone is what has started (it came without
+/// us) and what is on a node that has no card of ours. One thread.
+class Placer {
+ public:
+  static constexpr Clock::Duration kLook = std::chrono::milliseconds(300);
+  static constexpr Clock::Duration kAgain = std::chrono::seconds(5);  // after a refusal
+
+  struct World {
+    ClusterModel& model;
+    const Leader& leader;
+    KubeApi& api;  // whose calls end within Binder::kWrite
+    Clock& clock;
+    Log& log;
+    codec::DialectSettings settings;
+    std::function<const PolicyRow&(const KnownPod& pod, const std::string& node)> policy;
+    std::function<void(codec::EventNote)> tell;
+  };
+  explicit Placer(World world) : world_(std::move(world)) {}
+
+  /// Until `stop`.
+  void run(const std::stop_token& stop);
+  void step();
+
+ private:
+  Result<void> place(const KnownPod& pod);
+  Result<void> write(const KnownPod& pod, const Reservation& room);
+
+  World world_;
+  std::map<std::string, Clock::Time> not_before_;  // by UID
+};
+
+}  // namespace carve::control

@@ -1,0 +1,154 @@
+#include "app/control/placer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/control/binder.h"
+#include "app/control/testing/objects.h"
+#include "app/control/waker.h"
+#include "codec/record.h"
+#include "port/testing/fake_kube_api.h"
+
+namespace carve::control {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;  // NOLINT: the objects of the tests
+using ::testing::HasSubstr;
+using carve::testing::FakeKubeApi;
+
+constexpr auto kPod = "/api/v1/namespaces/s/pods/";
+
+class PlacerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    api.put("/api/v1/nodes/n1", node_object("n1"));
+    model.nodes().replace({node_object("n1")});
+    model.gpus().replace({gpu_object(gpu("n1", "GPU-0"))});
+    model.pods().replace({});
+    leader.step();
+    leader.step();
+  }
+  /// The pod as it is in the server, as the watch tells it.
+  void tell(const std::string& uid) { model.pods().change({KubeChange::Kind::kPut, *api.object(kPod + uid)}); }
+  void add(const PodText& pod) {
+    api.put(kPod + pod.uid, pod_object(pod));
+    tell(pod.uid);
+  }
+  codec::ClusterPod pod(const std::string& uid) { return *codec::parse_cluster_pod(*api.object(kPod + uid)); }
+  std::size_t patches() {
+    std::size_t count = 0;
+    for (const auto& write : api.writes()) count += write.verb == "patch" && write.done ? 1 : 0;
+    return count;
+  }
+  FakeKubeApi api;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  ClusterModel model{{}, clock, log};
+  Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
+  std::vector<codec::EventNote> told;
+  Placer placer{{model, leader, api, clock, log, {},
+                 [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; },
+                 [this](codec::EventNote note) { told.push_back(std::move(note)); }}};
+  Waker waker{model, leader, api, clock, log};
+};
+
+TEST_F(PlacerTest, APodThatSomebodyElseGaveANodeGetsItsRecordByOnePatch) {
+  add({.uid = "a", .node = "n1"});
+  placer.step();
+  const auto record = codec::decode_record(pod("a").record);
+  ASSERT_TRUE(record) << record.error().what;
+  EXPECT_EQ(record->owner.uid, "a");
+  placer.step();
+  EXPECT_EQ(patches(), 1U);
+  tell("a");
+  clock.advance(1h);
+  EXPECT_EQ(model.figures().reserved, 0U);
+  EXPECT_EQ(model.figures().holding, 1U);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_FALSE(told[0].warning);
+}
+
+TEST_F(PlacerTest, WithoutRoomItIsSaidWhyAndTriedAgain) {
+  add({.uid = "a", .node = "n1", .gib = "17"});
+  placer.step();
+  placer.step();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_TRUE(told[0].warning);
+  EXPECT_THAT(told[0].message, HasSubstr("16 GiB < 17 GiB"));
+  clock.advance(Placer::kAgain);
+  leader.step();
+  placer.step();
+  EXPECT_EQ(told.size(), 2U);
+  EXPECT_EQ(patches(), 0U);
+}
+
+TEST_F(PlacerTest, WhatStartedWithoutUsOrIsElsewhereIsLeftAlone) {
+  add({.uid = "far", .node = "n7"});
+  auto object = pod_object({.uid = "runs", .node = "n1"});
+  object.replace(object.find(R"("phase")"), 7, R"("containerStatuses":[{"state":{"running":{}}}],"phase")");
+  api.put(kPod + std::string("runs"), object);
+  tell("runs");
+  placer.step();
+  EXPECT_EQ(patches(), 0U);
+  EXPECT_TRUE(told.empty());
+}
+
+TEST_F(PlacerTest, APatchThatIsLostOrTooLateIsMadeAgainWithTheSameWords) {
+  add({.uid = "a", .node = "n1"});
+  api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kDeadlineExceeded});
+  placer.step();
+  EXPECT_EQ(pod("a").record, "");
+  EXPECT_EQ(model.figures().reserved, 1U);
+  auto changed = nlohmann::json::parse(*api.object(kPod + std::string("a")));
+  changed["metadata"]["labels"]["x"] = "y";
+  api.put(kPod + std::string("a"), changed.dump());  // our next patch is of a pod that was read before
+  clock.advance(1s);
+  placer.step();
+  EXPECT_EQ(pod("a").record, "");
+  tell("a");
+  clock.advance(1s);
+  placer.step();
+  EXPECT_NE(pod("a").record, "");
+  tell("a");
+  EXPECT_EQ(model.figures().reserved, 0U);
+  EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U);
+}
+
+TEST_F(PlacerTest, WhoDoesNotLeadPatchesNothing) {
+  add({.uid = "a", .node = "n1"});
+  clock.advance(1h);
+  placer.step();
+  EXPECT_EQ(patches(), 0U);
+}
+
+TEST_F(PlacerTest, WaitingPodsAreWokenOnceTheModelKnowsWhatIsFree) {
+  auto card = gpu("n1", "GPU-0");
+  card.holders = {holder(slice("old", "GPU-0", 16))};
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  waker.step();
+  card.holders.clear();
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  waker.step();
+  EXPECT_EQ(patches(), 0U) << "nobody waits";
+  add({.uid = "waits"});
+  card.holders = {holder(slice("old", "GPU-0", 16))};
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  waker.step();
+  EXPECT_EQ(patches(), 0U) << "nothing became free";
+  card.holders.clear();
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  api.fail_next({.verb = "patch", .path = "nodes", .code = Code::kUnavailable});
+  waker.step();
+  EXPECT_EQ(patches(), 0U);
+  clock.advance(Waker::kGap);
+  waker.step();
+  waker.step();
+  EXPECT_EQ(patches(), 1U) << "made good, and once";
+  EXPECT_THAT(*api.object("/api/v1/nodes/n1"), HasSubstr(Waker::kTouched));
+}
+
+}  // namespace
+}  // namespace carve::control

@@ -1,0 +1,44 @@
+#include "app/control/waker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace carve::control {
+
+bool gained_room(const NodeState& before, const NodeState& now) {
+  return std::any_of(now.ledger.cards().begin(), now.ledger.cards().end(), [&](const CardState& card) {
+    const CardState* was = before.ledger.find(card.card.id);
+    const bool open = card.card.health.ok && card.card.closed.empty();
+    if (was == nullptr || (open && !(was->card.health.ok && was->card.closed.empty()))) return open;
+    return std::any_of(was->slices.begin(), was->slices.end(), [&](const Slice& slice) {
+      return std::find(card.slices.begin(), card.slices.end(), slice) == card.slices.end();
+    });
+  });
+}
+
+void Waker::step() {
+  const auto now = clock_.now();
+  const auto state = model_.snapshot();
+  const auto before = std::exchange(seen_, state);
+  if (before && state != before) {
+    for (const auto& [name, node] : *state) {
+      const auto was = before->find(name);
+      if (was == before->end() || (was->second != node && gained_room(*was->second, *node))) due_ = name;
+    }
+  }
+  if (due_.empty() || now < next_ || !leader_.leads_until(now)) return;
+  if (model_.pods_where([](const KnownPod& pod) { return pod.waits(); }).empty()) return due_.clear();
+  next_ = now + kGap;
+  const auto body = fmt::format(R"({{"metadata":{{"annotations":{{"{}":"{}"}}}}}})", kTouched,
+                                clock_.wall_now().time_since_epoch().count());
+  const auto touched = api_.patch("/api/v1/nodes/" + due_, KubePatch::kMerge, body);
+  if (touched || touched.error().code == Code::kNotFound) return due_.clear();
+  log_.warn("waiting pods not woken", {{"node", due_}, {"error", touched.error().what}});
+}
+
+void Waker::run(const std::stop_token& stop) {
+  while (clock_.sleep_for(kLook, stop)) step();
+}
+
+}  // namespace carve::control

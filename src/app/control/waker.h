@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <stop_token>
+
+#include "app/control/cluster_model.h"
+#include "app/control/leader.h"
+
+namespace carve::control {
+
+/// Wakes pods that wait for a slice. kube-scheduler asks again for a pod that an extender refused when an annotation
+/// of a Node changes, and not before minutes otherwise; the agent's own touch may come before the model knows what
+/// became free, and is then in vain. So the leader touches a Node after its model has learned it, at most once in
+/// kGap, and only while somebody waits. One thread.
+class Waker {
+ public:
+  static constexpr Clock::Duration kLook = std::chrono::milliseconds(100);
+  static constexpr Clock::Duration kGap = std::chrono::milliseconds(500);
+  static constexpr const char* kTouched = "elasticgpu.io/slices-free";
+
+  Waker(const ClusterModel& model, const Leader& leader, KubeApi& api, Clock& clock, Log& log)
+      : model_(model), leader_(leader), api_(api), clock_(clock), log_(log) {}
+
+  /// Until `stop`.
+  void run(const std::stop_token& stop);
+  void step();
+
+ private:
+  const ClusterModel& model_;
+  const Leader& leader_;
+  KubeApi& api_;
+  Clock& clock_;
+  Log& log_;
+  std::shared_ptr<const ClusterState> seen_;
+  std::string due_;  // a node on which something became free; empty: none
+  Clock::Time next_{};
+};
+
+/// More can be put on `now` than on `before`: a slice went, a card came, healed or was opened again.
+[[nodiscard]] bool gained_room(const NodeState& before, const NodeState& now);
+
+}  // namespace carve::control
