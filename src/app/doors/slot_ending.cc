@@ -96,7 +96,8 @@ void SlotDoor::forget_unused(const std::set<Owner>& holding, bool settled) {
   std::vector<Binding> unused;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [device, binding] : bindings_) {
+    for (const auto& entry : bindings_) {
+      const Binding& binding = entry.second;
       const bool awaited = std::any_of(waiters_.begin(), waiters_.end(),
                                        [&](const Waiter& waiter) { return waiter.slots == binding.slots; });
       if (!awaited && !binding.kubelet_uid.empty() && !holding.contains(binding.owner)) unused.push_back(binding);
