@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <vector>
 
 #include "codec/admission/answer.h"
 #include "codec/admission/review.h"
-#include "codec/kubelet/node_pod.h"
+#include "codec/record.h"
 
 namespace carve::control {
 namespace {
@@ -97,6 +98,23 @@ void check_names(Work& work, const codec::ContainerAsk& container) {
         continue;  // said already
       work.refuse(fmt::format("container {}: {}: no such resource; legal are {}", container.name,
                               name.substr(0, 64), fmt::join(native, ", ")));
+    }
+  }
+}
+
+/// Names of dialects that nobody reads yet, which beside one of ours say more than would be done.
+constexpr std::array<std::string_view, 3> kUnread = {"nvidia.com/gpumem", "nvidia.com/gpucores",
+                                                     "aliyun.com/gpu-core."};
+
+void check_unread(Work& work, const codec::ContainerAsk& container) {
+  for (const auto& [name, value] : container.limits) {
+    for (const auto start : kUnread) {
+      if (!starts_with(name, start) || value == "0") continue;
+      work.refuse(
+          fmt::format("container {}: {}: not read by Carve; leave it out, or ask with {} instead "
+                      "of all of these names",
+                      container.name, name.substr(0, 64),
+                      fmt::join(codec::dialects().front().resources, ", ")));
     }
   }
 }
@@ -205,6 +223,7 @@ void review_pod(Work& work) {
     const auto& container = review.containers[i];
     const auto* part = parts ? part_of(*parts, container.name) : nullptr;
     if (part != nullptr && i < review.pod.containers.size()) {
+      check_unread(work, review.pod.containers[i]);
       put_slots(work, container, review.pod.containers[i], *part);
     } else if (parts) {
       if (i < review.pod.containers.size()) check_slots(work, review.pod.containers[i]);

@@ -6,6 +6,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <boost/json.hpp>
+#include <fstream>
 
 #include "app/control/testing/json_patch.h"
 #include "codec/kubeconfig/kubeconfig.h"
@@ -222,6 +223,10 @@ TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
       {pod(limits(R"("nvidia.com/gpu":"1","aliyun.com/gpu-mem":"3")")),
        "carve: container c: nvidia.com/gpu beside aliyun.com/gpu-mem: one container asks in one "
        "spelling"},
+      {pod(limits(R"("nvidia.com/gpu":"1","nvidia.com/gpumem":"4096")")),
+       "carve: container c: nvidia.com/gpumem: not read by Carve; leave it out, or ask with "
+       "elasticgpu.io/gpu-memory, "
+       "elasticgpu.io/gpu-core, elasticgpu.io/gpu instead of all of these names"},
   };
   for (const auto& row : rows) {
     const auto answer = mutate(row.object);
@@ -343,6 +348,39 @@ TEST_F(AdmissionTest, TheValidatingWebhookRefusesWhatTheOtherOneDidNotSee) {
   const auto good = admission_.validate(call(mutated(object)));
   EXPECT_TRUE(read(good).allowed);
   EXPECT_THAT(good, Not(HasSubstr("patch")));
+}
+
+std::string deployed(const std::string& file) {
+  std::ifstream in(CARVE_DEPLOY "/control/" + file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::size_t occurrences(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
+  const std::string webhook = deployed("webhook.yaml");
+  const std::string policy = deployed("record-policy.yaml");
+  for (const auto& dialect : codec::dialects()) {
+    for (const auto name : dialect.resources) {
+      const auto word = name.substr(0, 14) == "elasticgpu.io/" ? "startsWith('elasticgpu.io/')"
+                                                               : "'" + std::string(name) + "'";
+      EXPECT_EQ(occurrences(webhook, word), 4U)
+          << name << ": limits and requests, in both configurations";
+    }
+    for (const auto key : dialect.shown) {
+      EXPECT_EQ(occurrences(policy, "'" + std::string(key) + "'"), 2U)
+          << key << ": on pods and on Bindings";
+      EXPECT_EQ(occurrences(webhook, key.substr(0, 19) == "ALIYUN_COM_GPU_MEM_"
+                                         ? "startsWith('ALIYUN_COM_GPU_MEM_')"
+                                         : "'" + std::string(key) + "'"),
+                2U)
+          << key;
+    }
+  }
 }
 
 json::object random_container(const std::string& name) {

@@ -52,6 +52,7 @@ struct Dialect {
   /// See projection.h; nullptr: nothing.
   Texts (*show)(const Shown& shown) = nullptr;
   Texts (*environment)(const Shown& shown, const RecordPart& part) = nullptr;
+  bool together = false;  // all containers of a pod that speak it stand on the same cards
 };
 
 Result<Request> read_native(const Words& words, const PodAsk& pod, const DialectSettings& settings);

@@ -23,7 +23,8 @@ constexpr std::array<std::string_view, 6> kGpushareShown = {
 
 constexpr std::array<Dialect, 3> kDialects = {{
     {"native", kNative, {}, read_native, nullptr, nullptr},
-    {"gpushare", kGpushare, kGpushareShown, read_gpushare, show_gpushare, environment_of_gpushare},
+    {"gpushare", kGpushare, kGpushareShown, read_gpushare, show_gpushare, environment_of_gpushare,
+     true},
     {"nvidia", kNvidia, {}, read_nvidia, nullptr, nullptr},
 }};
 
@@ -99,10 +100,16 @@ void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
   }
 }
 
+/// What one container asks for, and where it must stand.
+struct Spoken {
+  Request request;
+  bool together = false;
+};
+
 /// One container; nullopt: nothing of ours.
-std::optional<Request> read_container(const ContainerAsk& container, const PodAsk& pod,
+std::optional<Spoken> read_container(const ContainerAsk& container, const PodAsk& pod,
                                       const DialectSettings& settings, std::vector<Error>* errors) {
-  std::optional<Request> found;
+  std::optional<Spoken> found;
   const Dialect* spoken = nullptr;
   for (const Dialect& dialect : kDialects) {
     if (dialect.read == read_nvidia && !settings.nvidia_by_slots) continue;
@@ -127,7 +134,7 @@ std::optional<Request> read_container(const ContainerAsk& container, const PodAs
     prefer(pod, &*request, errors);
     const std::vector<Error> illegal = validate(*request);
     errors->insert(errors->end(), illegal.begin(), illegal.end());
-    found = std::move(*request);
+    found = Spoken{std::move(*request), dialect.together};
   }
   return found;
 }
@@ -156,12 +163,13 @@ Result<std::vector<PartRequest>> requests_of(const PodAsk& pod, const DialectSet
   std::vector<Error> all;
   for (const ContainerAsk& container : pod.containers) {
     std::vector<Error> errors;
-    auto request = read_container(container, pod, settings, &errors);
+    auto spoken = read_container(container, pod, settings, &errors);
     for (Error& error : errors) error.what = "container " + container.name + ": " + error.what;
     all.insert(all.end(), errors.begin(), errors.end());
-    if (!request || !errors.empty()) continue;
+    if (!spoken || !errors.empty()) continue;
     const Phase phase = container.kind == ContainerKind::kInit ? Phase::kInit : Phase::kRun;
-    parts.push_back({container.name, phase, std::move(*request)});
+    const std::string group = spoken->together ? spoken->request.dialect : "";
+    parts.push_back({container.name, phase, std::move(spoken->request), group});
   }
   CARVE_TRY_VOID(joined(all));
   return parts;

@@ -69,6 +69,8 @@ TEST(Dialects, EveryContainerIsReadForItself) {
   ASSERT_EQ(parts->size(), 4U);
   EXPECT_EQ((*parts)[0].request.dialect, "nvidia");
   EXPECT_EQ((*parts)[1].request.dialect, "gpushare");
+  EXPECT_EQ((*parts)[0].together, "");
+  EXPECT_EQ((*parts)[1].together, "gpushare") << "its containers share one card";
   EXPECT_EQ((*parts)[2].phase, Phase::kInit);
   EXPECT_EQ((*parts)[3].phase, Phase::kRun) << "a sidecar runs beside the others";
 }

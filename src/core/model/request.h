@@ -65,6 +65,7 @@ struct PartRequest {
   std::string part;
   Phase phase = Phase::kRun;
   Request request;
+  std::string together = {};  // parts of one owner with the same word here stand on the same cards; empty: anywhere
   friend bool operator==(const PartRequest&, const PartRequest&) = default;
 };
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <utility>
 
 namespace carve {
 namespace {
@@ -44,6 +46,87 @@ Result<std::vector<Slice>> on_own_cards(const Ledger& ledger, const Owner& owner
   return slices;
 }
 
+/// One request for all parts of a group.
+///   errors  kInvalidArgument: they cannot be one
+Result<Request> sum_of(const std::vector<const PartRequest*>& group) {
+  Request all = group.front()->request;
+  std::array<Bytes, 2> memory{};  // by phase: the sum, the largest
+  std::array<std::uint32_t, 2> compute{};
+  for (const PartRequest* part : group) {
+    CARVE_TRY_VOID(joined(validate(part->request)));
+    if (part->request.count != all.count || part->request.memory.is_percent() ||
+        part->request.whole) {
+      return fail(
+          Code::kInvalidArgument,
+          "part " + part->part + ": parts that stand together ask for bytes of equally many cards");
+    }
+    const Bytes bytes = part->request.memory.bytes();
+    const std::uint32_t cores = part->request.compute.hundredths();
+    if (part->phase == Phase::kInit) {
+      memory[1] = std::max(memory[1], bytes);
+      compute[1] = std::max(compute[1], cores);
+    } else {
+      memory[0] += bytes;
+      compute[0] += cores;
+    }
+  }
+  all.memory = MemoryAsk::of(std::max(memory[0], memory[1]));
+  const std::uint32_t cores = std::max(compute[0], compute[1]);
+  if (cores > 100) {
+    return fail(Code::kFailedPrecondition,
+                fmt::format("together they ask for compute {} of a card", cores));
+  }
+  all.compute = CoreShare(cores);
+  return all;
+}
+
+std::vector<const PartRequest*> group_of(const std::vector<PartRequest>& parts,
+                                         const std::string& word) {
+  std::vector<const PartRequest*> group;
+  for (const PartRequest& part : parts) {
+    if (part.together == word) group.push_back(&part);
+  }
+  return group;
+}
+
+/// All parts of a group, on the cards that one request for all of them finds.
+Result<std::vector<Slice>> place_group(const Ledger& ledger, const LinkMatrix& links,
+                                       const Owner& owner,
+                                       const std::vector<const PartRequest*>& group,
+                                       const PolicyRow& policy) {
+  CARVE_TRY(const Request all, sum_of(group));
+  CARVE_TRY(const auto placed, place(ledger, links, all, policy));
+  std::vector<Slice> slices;
+  for (const PartRequest* part : group) {
+    std::vector<PlacedCard> own;
+    for (const PlacedCard& card : placed) {
+      own.push_back({card.card, part->request.memory.bytes(), part->request.compute});
+    }
+    const auto of_part = slices_of_part(owner, *part, own);
+    slices.insert(slices.end(), of_part.begin(), of_part.end());
+  }
+  return slices;
+}
+
+std::string names_of(const std::vector<const PartRequest*>& group) {
+  std::string names;
+  for (const PartRequest* part : group) names += (names.empty() ? "" : ", ") + part->part;
+  return group.size() == 1 ? "part " + names : "parts " + names + " on the same cards";
+}
+
+/// Those that run beside each other first, each in spec order: what the first cards of a pod are is
+/// counted so.
+void sort_as_written(const std::vector<PartRequest>& parts, std::vector<Slice>* slices) {
+  const auto place_of = [&](const Slice& slice) {
+    const auto found = std::find_if(parts.begin(), parts.end(), [&](const PartRequest& part) {
+      return part.part == slice.part;
+    });
+    return std::pair(slice.phase, found - parts.begin());
+  };
+  std::stable_sort(slices->begin(), slices->end(),
+                   [&](const Slice& a, const Slice& b) { return place_of(a) < place_of(b); });
+}
+
 Result<std::vector<Slice>> place_part(const Ledger& ledger, const LinkMatrix& links,
                                       const Owner& owner, const PartRequest& part,
                                       const std::vector<Slice>& own, const PolicyRow& policy) {
@@ -72,14 +155,25 @@ Result<std::vector<Slice>> place_pod(const Ledger& ledger, const LinkMatrix& lin
   if (parts.size() == 1) return place_part(ledger, links, owner, parts.front(), {}, policy);
   Ledger rest = ledger;
   std::vector<Slice> slices;
+  std::set<std::string> grouped;
   for (const Phase phase : {Phase::kRun, Phase::kInit}) {
     for (const PartRequest& part : parts) {
+      if (!part.together.empty()) {
+        if (!grouped.insert(part.together).second) continue;
+        const auto group = group_of(parts, part.together);
+        auto placed = place_group(rest, links, owner, group, policy);
+        if (!placed) return fail_in(names_of(group), placed.error());
+        CARVE_TRY_VOID(rest.add(*placed));
+        slices.insert(slices.end(), placed->begin(), placed->end());
+        continue;
+      }
       if (part.phase != phase) continue;
       auto placed = place_part(rest, links, owner, part, slices, policy);
       if (!placed) return fail_in("part " + part.part, placed.error());
       CARVE_TRY_VOID(rest.add(*placed));
       slices.insert(slices.end(), placed->begin(), placed->end());
     }
+    sort_as_written(parts, &slices);
   }
   return slices;
 }

@@ -80,6 +80,93 @@ TEST(PlacePod, AnInitPartThatIsTooLargeForItsPodsCardsFindsOthers) {
   ASSERT_TRUE(more) << "more cards than its pod has";
 }
 
+PartRequest grouped(std::string name, std::uint64_t gib, Phase phase = Phase::kRun,
+                    std::uint32_t count = 1) {
+  PartRequest one = part(std::move(name), gib, 0, phase, count);
+  one.request.share = ShareClass::kBestEffort;
+  one.together = "gpushare";
+  return one;
+}
+
+std::string cards_of(const std::vector<Slice>& slices) {
+  std::string text;
+  for (const Slice& slice : slices)
+    text += (text.empty() ? "" : " ") + slice.part + ":" + slice.card.str();
+  return text;
+}
+
+TEST(PlacePod, PartsThatStandTogetherTakeACardThatHasRoomForAll) {
+  Ledger ledger = machine(3);
+  const auto taken = [&](const char* card, std::uint64_t gib) {
+    Slice other{{OwnerKind::kPod, std::string("other") + card},
+                "x",
+                CardId(card),
+                Bytes::gib(gib),
+                CoreShare(10)};
+    ASSERT_TRUE(ledger.add({other}));
+  };
+  taken("GPU-0", 14);
+  taken("GPU-1", 12);
+  const auto apart = place_on(ledger, {part("a", 2, 1), part("b", 3, 1)});
+  ASSERT_TRUE(apart);
+  EXPECT_EQ(cards_of(*apart), "a:GPU-0 b:GPU-1")
+      << "what binpack does with parts that may stand anywhere";
+  const auto placed = place_on(ledger, {grouped("a", 2), grouped("b", 3)});
+  ASSERT_TRUE(placed) << placed.error().what;
+  EXPECT_EQ(cards_of(*placed), "a:GPU-2 b:GPU-2");
+  EXPECT_EQ((*placed)[0].memory, Bytes::gib(2));
+  EXPECT_EQ((*placed)[1].memory, Bytes::gib(3)) << "each its own, not the sum";
+  EXPECT_TRUE(Ledger(ledger).add(*placed));
+  taken("GPU-2", 12);
+  const auto refused = place_on(ledger, {grouped("a", 2), grouped("b", 3)});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(refused.error().what,
+            "parts a, b on the same cards: no room for 5 GiB, besteffort: 3 cards: largest free "
+            "slice 4 GiB < 5 GiB");
+}
+
+TEST(PlacePod, AnInitPartOfAGroupStandsWithItAndCountsWhenItIsTheLargest) {
+  const auto small =
+      place_on(machine(2, 8), {grouped("i", 2, Phase::kInit), grouped("a", 2), grouped("b", 3)});
+  ASSERT_TRUE(small) << small.error().what;
+  EXPECT_EQ(cards_of(*small), "a:GPU-0 b:GPU-0 i:GPU-0");
+  Ledger ledger = machine(2, 8);
+  ASSERT_TRUE(ledger.add(
+      {Slice{{OwnerKind::kPod, "o"}, "x", CardId("GPU-0"), Bytes::gib(2), CoreShare(1)}}));
+  const auto large =
+      place_on(ledger, {grouped("i", 7, Phase::kInit), grouped("a", 2), grouped("b", 3)});
+  ASSERT_TRUE(large) << large.error().what;
+  EXPECT_EQ(cards_of(*large), "a:GPU-1 b:GPU-1 i:GPU-1");
+  EXPECT_TRUE(ledger.add(*large));
+  EXPECT_FALSE(place_on(ledger, {grouped("i", 7, Phase::kInit), grouped("a", 1)}));
+}
+
+TEST(PlacePod, OthersOfThePodStandWhereTheyFit) {
+  const auto placed = place_on(machine(2, 8), {grouped("a", 3), part("n", 6, 10), grouped("b", 3),
+                                               part("i", 8, 10, Phase::kInit)});
+  ASSERT_TRUE(placed) << placed.error().what;
+  EXPECT_EQ(cards_of(*placed), "a:GPU-0 n:GPU-1 b:GPU-0 i:GPU-0")
+      << "in spec order, those that run first";
+  EXPECT_TRUE(machine(2, 8).add(*placed));
+}
+
+TEST(PlacePod, AGroupOverSeveralCardsStandsOnAllOfThem) {
+  const auto placed =
+      place_on(machine(3), {grouped("a", 4, Phase::kRun, 2), grouped("b", 5, Phase::kRun, 2)});
+  ASSERT_TRUE(placed) << placed.error().what;
+  EXPECT_EQ(cards_of(*placed), "a:GPU-0 a:GPU-1 b:GPU-0 b:GPU-1");
+}
+
+TEST(PlacePod, AGroupThatCannotBeOneIsRefused) {
+  EXPECT_EQ(place_on(machine(3), {grouped("a", 4), grouped("b", 5, Phase::kRun, 2)}).error().code,
+            Code::kInvalidArgument);
+  PartRequest whole{"w", Phase::kRun, whole_cards(1), "gpushare"};
+  EXPECT_EQ(place_on(machine(3), {grouped("a", 4), whole}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(place_on(machine(3), {grouped("a", 4), grouped("b", 0)}).error().code,
+            Code::kInvalidArgument);
+}
+
 TEST(PlacePod, NonsenseIsRefused) {
   EXPECT_FALSE(place_on(machine(1), {}));
   EXPECT_FALSE(place_on(machine(1), {part("a", 1, 1), part("a", 1, 1)}));

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/policy/choose.h"
+#include "core/policy/place_pod.h"
 #include "core/policy/policy.h"
 
 namespace carve {
@@ -167,6 +168,58 @@ RC_GTEST_PROP(ChooseSet, IsTheBestConnectedSetOfAll, ()) {
     }
   }
   RC_ASSERT(choose_set(candidates, count, machine.links, true) == best_set);
+}
+
+/// Pods of several parts, some of which stand together: what is placed is booked, and a group shares its cards; a group
+/// that is refused fits no set of cards as one request.
+RC_GTEST_PROP(PlacePod, GroupsShareTheirCardsAndWhatIsPlacedIsBooked, ()) {
+  const Machine machine = arbitrary_machine();
+  const Owner owner{OwnerKind::kPod, "pod"};
+  const PolicyRow& policy = kPolicies[pick<std::size_t>(0, kPolicies.size() - 1)];
+  const auto count = pick<std::uint32_t>(1, 2);
+  std::vector<PartRequest> parts;
+  Bytes sum;
+  Bytes init;
+  bool all_together = true;
+  const int many = pick(1, 4);
+  for (int i = 0; i < many; ++i) {
+    PartRequest part{"p" + std::to_string(i), pick(0, 3) == 0 ? Phase::kInit : Phase::kRun, Request{}, ""};
+    part.request.count = count;
+    part.request.memory = MemoryAsk::of(Bytes::mib(pick<std::uint64_t>(1, 6000)));
+    part.request.compute = CoreShare();
+    part.request.share = ShareClass::kBestEffort;
+    if (pick(0, 3) != 0) part.together = "g";
+    all_together = all_together && !part.together.empty();
+    const Bytes bytes = part.request.memory.bytes();
+    if (part.phase == Phase::kInit) {
+      init = std::max(init, bytes);
+    } else {
+      sum += bytes;
+    }
+    parts.push_back(part);
+  }
+  const auto placed = place_pod(machine.ledger, machine.links, owner, parts, policy);
+  RC_CLASSIFY(placed.has_value(), "placed");
+  if (!placed) {
+    if (!all_together) return;
+    Request one = parts.front().request;
+    one.memory = MemoryAsk::of(std::max(sum, init));
+    RC_ASSERT(!place(machine.ledger, machine.links, one, policy));
+    return;
+  }
+  Ledger booked = machine.ledger;
+  RC_ASSERT(booked.add(*placed).has_value());
+  RC_ASSERT(booked.audit().has_value());
+  std::set<std::set<std::string>> sets;
+  for (const PartRequest& part : parts) {
+    std::set<std::string> cards;
+    for (const Slice& slice : *placed) {
+      if (slice.part == part.part) cards.insert(slice.card.str());
+    }
+    RC_ASSERT(cards.size() == count);
+    if (!part.together.empty()) sets.insert(cards);
+  }
+  RC_ASSERT(sets.size() <= 1U);
 }
 
 }  // namespace

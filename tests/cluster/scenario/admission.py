@@ -80,6 +80,8 @@ class Down(AdmissionTest):
     @classmethod
     def tearDownClass(cls):
         cls.ring.kubectl("delete", "--ignore-not-found", "-f", WEBHOOK)
+        wait_for("the webhook is out of force", 30, lambda: isinstance(
+            cls.review(cls("of"), cls("of").of({SLOT: "1"})), dict), every=0.5)
         super().tearDownClass()
 
     def test_pods_that_concern_us_are_refused(self):

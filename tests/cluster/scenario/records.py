@@ -54,6 +54,11 @@ class Records(RingTest):
     def tearDownClass(cls):
         if not cls.had_policy:
             cls.ring.kubectl("delete", "--ignore-not-found", "-f", POLICY)
+            # The next scenario's binder is an administrator who writes records.
+            wait_for("the policies are out of force", 30, lambda: cls.said(
+                cls.kube, "POST", cls.pods() + "?dryRun=All", cls.of("probe", {RECORD: FORGED})) == "done" and cls.said(
+                    cls.kube, "POST", f"/api/v1/namespaces/{cls.space}/pods/none/binding?dryRun=All",
+                    cls.binding("none", {RECORD: FORGED})).startswith("404"), every=0.5)
         cls.kube.delete("Namespace", cls.space)
         wait_for("the namespace gone", 60, lambda: cls.kube.get("Namespace", cls.space) is None)
         super().tearDownClass()
