@@ -93,7 +93,8 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     if (serving != nullptr) serving->changed();
   };
   report.ask_runtime();
-  doors::SlotDoor slot_door({slices, kubelet, pods, notices, clock, log, list_changed, shut});
+  doors::SlotDoor slot_door({slices, kubelet, pods, notices, clock, log, list_changed, shut,
+                             {options.gpushare_unit, true}});
   if (options.slots) slot_door.restore();
   CARVE_TRY(const auto server,
             kubelet::KubeletServer::open(sockets_of(options, &dra, &slot_door), log));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,12 @@ struct PrepareRequest {
   std::vector<std::string> pods = {};  // UIDs of the pods that hold it, as the kubelet knows them (at most 64 count)
   // The slices are those that held() told: when they have ended since, nothing is made anew for an owner that is gone.
   bool standing = false;
+  // Variables that its dialect promises inside the container: a projection of the record, which nothing reads back.
+  // Kept with the slice: empty for a part that stands means those it has. At most 16; keys of letters, digits and _, values also
+  // with . : / - and commas; none is NVIDIA_VISIBLE_DEVICES.
+  std::map<std::string, std::string> environment = {};
 };
+
 
 struct Prepared {
   std::string device;  // fully qualified CDI name, published: a runtime that resolves it finds the slice

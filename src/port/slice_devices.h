@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct SliceDevice {
   std::string driver_version;
   DriverFiles driver;
   std::vector<std::string> driver_mounts;  // what the driver needs besides: sockets of its daemons
+  std::map<std::string, std::string> environment = {};  // what its dialect promises, besides our own
 };
 
 /// The files by which container runtimes find a slice as a device (CDI).

@@ -97,6 +97,7 @@ json::array mounts_of(const SliceDevice& device, const CdiOptions& options,
 
 json::array environment_of(const SliceDevice& device, const CdiOptions& options) {
   json::array environment{"NVIDIA_VISIBLE_DEVICES=void"};
+  for (const auto& [key, value] : device.environment) environment.push_back(json::string(key + "=" + value));
   if (device.whole || options.uses.empty()) return environment;
   std::string words;
   for (const auto use : options.uses) words += (words.empty() ? "" : ",") + std::string(cdi::to_string(use));

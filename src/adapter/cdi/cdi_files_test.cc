@@ -97,6 +97,14 @@ TEST(CdiFiles, AWholeCardGetsTheDriverAndOfOursAMarkOnly) {
   EXPECT_EQ(of_ours, std::set<std::string>{"/run/carve/slices/dev-1"});
 }
 
+TEST(CdiFiles, WhatADialectPromisesStandsBesideOurOwn) {
+  auto device = example();
+  device.environment = {{"ALIYUN_COM_GPU_MEM_DEV", "15"}, {"ALIYUN_COM_GPU_MEM_IDX", "0"}};
+  const auto spec = nlohmann::json::parse(CdiFiles::spec_of(device, {}, {}));
+  EXPECT_EQ(spec["devices"][0]["containerEdits"]["env"].dump(),
+            R"(["NVIDIA_VISIBLE_DEVICES=void","ALIYUN_COM_GPU_MEM_DEV=15","ALIYUN_COM_GPU_MEM_IDX=0"])");
+}
+
 TEST(CdiFiles, AMarkLivesAsLongAsItsSpec) {
   char name[] = "/tmp/carve-cdi-XXXXXX";
   const std::string folder = ::mkdtemp(name);

@@ -61,6 +61,7 @@ SliceDevice Agent::device_of(const LiveSlice& slice) const {
   device.driver_version = inventory_.driver_version;
   device.driver = inventory_.files;
   device.driver_mounts = config_.driver_mounts;
+  device.environment = slice.environment;
   return device;
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "app/agent/agent.h"
 
@@ -26,6 +27,20 @@ std::vector<std::string> pods_in(const PrepareRequest& request) {
   return pods;
 }
 
+/// They stand in a note between spaces and semicolons, and in a CDI file as they are.
+bool valid_variables(const std::map<std::string, std::string>& variables) {
+  const auto word = [](const std::string& text, std::string_view more) {
+    return text.size() <= 1024 && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
+             return (c < 0x80 && std::isalnum(c) != 0) || more.find(static_cast<char>(c)) != std::string_view::npos;
+           });
+  };
+  return variables.size() <= 16 &&
+         std::all_of(variables.begin(), variables.end(), [&](const auto& variable) {
+           return !variable.first.empty() && variable.first != "NVIDIA_VISIBLE_DEVICES" &&
+                  word(variable.first, "_") && word(variable.second, "_.:/-,");
+         });
+}
+
 /// The request as a slice folder without a name yet.
 ///   errors  kInvalidArgument: no slice, or of two owners or parts, or a card twice, or not this
 ///   node's business
@@ -47,6 +62,12 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
   }
   CARVE_TRY(const auto record, record_of(0, request.slices));
   CARVE_TRY_VOID(joined(validate(record)));
+  if (!valid_variables(request.environment)) {
+    return fail(Code::kInvalidArgument,
+                "environment: legal are at most 16 variables with keys of letters, digits and _ (not "
+                "NVIDIA_VISIBLE_DEVICES) and values also with . : / - and commas");
+  }
+  slice.environment = request.environment;
   slice.pods = pods_in(request);
   slice.slices = request.slices;
   std::sort(slice.slices.begin(), slice.slices.end(),
@@ -129,6 +150,7 @@ Result<Prepared> Agent::prepare(const PrepareRequest& request) {
     }
     finish(there->id, "prepared under another name");
   }
+  if (there && wanted.environment.empty()) wanted.environment = there->environment;
   if (!there && request.standing) {
     return fail(Code::kNotFound, fmt::format("part {}: its slices have ended", wanted.part));
   }

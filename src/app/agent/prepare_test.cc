@@ -50,6 +50,42 @@ TEST(Prepare, APartBecomesASliceAndEndsWithItsOwner) {
   EXPECT_TRUE(agent->unprepare(kClaim));  // again: nothing to do
 }
 
+TEST(Prepare, WhatADialectPromisesStandsInTheFileAndOutlivesTheAgent) {
+  Machine machine;
+  auto agent = machine.start();
+  PrepareRequest request = part(kClaim, "gpu");
+  request.environment = {{"ALIYUN_COM_GPU_MEM_DEV", "15"}, {"ALIYUN_COM_GPU_VISIBLE_DEVICES", "GPU-0,GPU-1"}};
+  const auto prepared = agent->prepare(request);
+  ASSERT_TRUE(prepared) << prepared.error().what;
+  const std::string id = id_of(*prepared);
+  EXPECT_EQ(machine.devices.environments.at(id), request.environment);
+  agent.reset();
+  machine.devices.environments.clear();
+  agent = machine.start();
+  EXPECT_EQ(machine.devices.environments.at(id), request.environment) << "read back from the journal";
+  PrepareRequest standing = part(kClaim, "gpu");
+  standing.standing = true;
+  machine.devices.environments.clear();
+  ASSERT_TRUE(agent->prepare(standing));
+  EXPECT_EQ(machine.devices.environments.at(id), request.environment) << "a published file does not change";
+}
+
+TEST(Prepare, VariablesThatCouldSayMoreThanTheyShouldAreRefused) {
+  Machine machine;
+  auto agent = machine.start();
+  using Variables = std::map<std::string, std::string>;
+  for (const Variables& bad :
+       {Variables{{"NVIDIA_VISIBLE_DEVICES", "all"}}, Variables{{"A", "b c"}}, Variables{{"A", "b;C=d"}},
+        Variables{{"A", "b\nC"}}, Variables{{"A=B", "c"}}, Variables{{"", "c"}}}) {
+    PrepareRequest request = part(kClaim, "gpu");
+    request.environment = bad;
+    const auto prepared = agent->prepare(request);
+    ASSERT_FALSE(prepared);
+    EXPECT_EQ(prepared.error().code, Code::kInvalidArgument);
+  }
+  EXPECT_TRUE(agent->held().empty());
+}
+
 TEST(Prepare, TheSameAgainIsTheSameAnswer) {
   Machine machine;
   auto agent = machine.start();

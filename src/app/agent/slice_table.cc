@@ -67,6 +67,11 @@ std::string note_of(const LiveSlice& slice) {
     std::string pods;
     for (const auto& pod : slice.pods) pods += (pods.empty() ? " pods=" : ",") + pod;
     note += pods;
+    std::string variables;
+    for (const auto& [key, value] : slice.environment) {
+      variables += (variables.empty() ? " env=" : ";") + key + "=" + value;
+    }
+    note += variables;
     if (slice.ending) note += " ending=1";
   }
   return note + " name=" + plain_name(slice.name);
@@ -98,6 +103,11 @@ void read_note(const std::string& text, LiveSlice* slice) {
     slice->ending = word_of(head, "ending") == "1";
     std::istringstream pods(word_of(head, "pods"));
     for (std::string pod; std::getline(pods, pod, ',');) slice->pods.push_back(pod);
+    std::istringstream variables(word_of(head, "env"));
+    for (std::string one; std::getline(variables, one, ';');) {
+      const auto equals = one.find('=');
+      if (equals != std::string::npos) slice->environment[one.substr(0, equals)] = one.substr(equals + 1);
+    }
   }
   const auto name = text.find(" name=");
   if (name != std::string::npos) slice->name = text.substr(name + 6);

@@ -25,6 +25,7 @@ struct LiveSlice {
   std::vector<std::string> pods;  // UIDs of those that may hold it, as the kubelet names their cgroups; sorted
   std::uint32_t uid = 0;
   std::string name;
+  std::map<std::string, std::string> environment;  // what its dialect promises inside the container
   std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
 
   bool joined = false;  // a process was in its cgroup
@@ -58,8 +59,8 @@ struct LiveSlice {
 };
 
 /// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py"; what came through a
-/// door of Kubernetes also names its owner: "keep=1 uid=0 owner=claim/<UID> part=<part> pods=<UID>,<UID> ending=1
-/// name=…"; the last two only where there is something to say.
+/// door of Kubernetes also names its owner: "keep=1 uid=0 owner=claim/<UID> part=<part> pods=<UID>,<UID>
+/// env=<key>=<value>;… ending=1 name=…"; pods, env and ending only where there is something to say.
 [[nodiscard]] std::string note_of(const LiveSlice& slice);
 /// Reads it back; what is missing keeps its default.
 void read_note(const std::string& text, LiveSlice* slice);

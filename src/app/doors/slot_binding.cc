@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "app/doors/slot_door.h"
+#include "codec/dialects/projection.h"
 #include "codec/record.h"
 
 // From slots to slices: whose they are and what the record says.
@@ -22,6 +23,13 @@ constexpr auto kForgotten = seconds(60);  // slots that nobody holds: the pod wa
 std::vector<std::string> sorted(std::vector<std::string> slots) {
   std::sort(slots.begin(), slots.end());
   return slots;
+}
+
+/// As the node's GPU objects count them.
+std::vector<codec::CountedCard> counted(const GpuInventory& cards) {
+  std::vector<codec::CountedCard> all;
+  for (const auto& card : cards.cards) all.push_back({card.id, static_cast<int>(all.size()), card.memory});
+  return all;
 }
 
 std::vector<Slice> part_of(const std::vector<Slice>& slices, const Owner& owner, const std::string& part) {
@@ -231,7 +239,7 @@ Result<void> SlotDoor::try_bind(Binding* binding) {
   const Owner owner{OwnerKind::kPod, pod ? pod->uid : binding->kubelet_uid};
   if (auto held = part_of(world_.slices.held(), owner, binding->container); !held.empty()) {
     binding->owner = owner;
-    return prepare(binding, std::move(held), true);
+    return prepare(binding, std::move(held), nullptr);
   }
   if (!pod) {
     return fail(Code::kUnavailable,
@@ -264,10 +272,11 @@ Result<void> SlotDoor::try_bind(Binding* binding) {
                             name, binding->container, binding->slots.size(), slices.size()));
   }
   binding->owner = owner;
-  return prepare(binding, std::move(slices), false);
+  return prepare(binding, std::move(slices), &*record);
 }
 
-Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices, bool standing) {
+/// `record`: what was decided; nullptr: what stands already.
+Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices, const Record* record) {
   const auto cards = world_.slices.cards();
   const bool held = !part_of(world_.slices.held(), binding->owner, binding->container).empty();
   for (const auto& slice : slices) {
@@ -279,7 +288,10 @@ Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices, bool
   }
   PrepareRequest request{std::move(slices), binding->device,
                          fmt::format("{}/{}/{}", binding->space, binding->pod, binding->container),
-                         {binding->kubelet_uid}, standing};
+                         {binding->kubelet_uid}, record == nullptr};
+  if (record != nullptr) {
+    request.environment = codec::environment(*record, binding->container, counted(cards), world_.dialects);
+  }
   auto prepared = world_.slices.prepare(request);
   if (prepared && prepared->device != binding->device) {
     // The kubelet lost its checkpoint and asked anew for a container that has its slices under an older name.

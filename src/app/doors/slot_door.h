@@ -15,6 +15,7 @@
 #include "app/doors/slot_list.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "codec/dialects/dialect.h"
 #include "port/kubelet.h"
 #include "port/node_slices.h"
 
@@ -36,6 +37,7 @@ class SlotDoor final : public SlotCalls {
     Log& log;
     std::function<void()> list_changed;      // called without a lock held
     std::function<std::string()> shut = {};  // not empty: no slots are offered, and why
+    codec::DialectSettings dialects = {};    // for what they promise inside of containers
   };
   explicit SlotDoor(World world);
   ~SlotDoor() override;
@@ -96,7 +98,7 @@ class SlotDoor final : public SlotCalls {
   void bind();
   void bind_one(Binding binding);
   Result<void> try_bind(Binding* binding);
-  Result<void> prepare(Binding* binding, std::vector<Slice> slices, bool standing);
+  Result<void> prepare(Binding* binding, std::vector<Slice> slices, const Record* record);
   void store(const Binding& binding);
   void adopt(const std::vector<SlotEntry>& entries);
   void supersede(const Binding& winner);

@@ -41,6 +41,24 @@ class Slots(SlotTest):
             seen = self.look(name, part)["cuda"]["cards"]
             self.assertEqual([(c["uuid"], c["memory"]) for c in seen], [(self.cards[card], size * GIB)], part)
 
+    def test_what_a_dialect_promises_is_in_the_container(self):
+        """And nobody's own variables are in its way: the runtime sets the node's last."""
+        mine = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "ALIYUN_COM_GPU_MEM_DEV", "value": "1"}]
+        made = self.create(slot_pod(self.name(), [container("main", env=mine), container("side")]))
+        text = self.record(made, {"main": [(1, 3, 0)], "side": [(1, 2, 0)]})
+        text = text.replace('"native"', '"gpushare"').replace('"burst"', '"besteffort"')
+        binder.bind(self.kube, made, "n1", text)
+        name = made["metadata"]["name"]
+        self.wait_ready(name)
+        for part, own in (("main", "3"), ("side", "2")):
+            lines = self.ring.kubectl("exec", name, "-c", part, "--", "env").stdout.splitlines()
+            seen = dict(line.split("=", 1) for line in lines if "=" in line)
+            self.assertEqual({key: value for key, value in seen.items()
+                              if key.startswith("ALIYUN_COM") or key == "NVIDIA_VISIBLE_DEVICES"}, {
+                "NVIDIA_VISIBLE_DEVICES": "void", "ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_POD": "5",
+                "ALIYUN_COM_GPU_MEM_CONTAINER": own, "ALIYUN_COM_GPU_VISIBLE_DEVICES": self.cards[1],
+                "ALIYUN_COM_GPU_MEM_DEV": str(self.carve.truth("cards")["cards"][1]["total_bytes"] // GIB)}, part)
+
     def test_container_restart_keeps_the_slice(self):
         again = slot_pod(self.name(), [container("main", ["sh", "-c", "ring-look; sleep 1; exit 1"])],
                          restartPolicy="Always")

@@ -87,7 +87,8 @@ class DoorsTest : public testing::Test {
   }
   /// A record that gives container i the card `cards[i]`.
   [[nodiscard]] std::string record(const ScriptedKubelet::Pod& pod, const std::vector<int>& cards,
-                                   Bytes memory = Bytes::gib(2), const std::string& uid = "") const {
+                                   Bytes memory = Bytes::gib(2), const std::string& uid = "",
+                                   const std::string& dialect = "native") const {
     Record out;
     out.epoch = 1;
     out.owner = {OwnerKind::kPod, uid.empty() ? pod.uid : uid};
@@ -95,6 +96,7 @@ class DoorsTest : public testing::Test {
       RecordPart part;
       part.part = pod.containers[i].name;
       part.phase = pod.containers[i].init ? Phase::kInit : Phase::kRun;
+      part.dialect = dialect;
       part.cards.push_back({card(cards.at(i)), memory, CoreShare(10)});
       out.parts.push_back(part);
     }

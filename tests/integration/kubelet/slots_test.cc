@@ -172,6 +172,25 @@ TEST_F(Slots, TheSliceOfTheRecordAndItsEnd) {
   EXPECT_TRUE(eventually([&] { return slices.held().empty(); }));
 }
 
+TEST_F(Slots, ADialectsVariablesComeFromTheRecord) {  // R5-1, R5-4
+  start_all();
+  auto a = pod("a", "u-a", {"main", "side"});
+  api_has(a, record(a, {5, 5}, Bytes::gib(2), "", "gpushare"));
+  auto b = pod("b", "u-b");
+  api_has(b, record(b, {5}));
+  kubelet.admit(&a);
+  kubelet.admit(&b);
+  for (const auto& container : a.containers) ASSERT_TRUE(kubelet.pre_start(container).ok());
+  ASSERT_TRUE(kubelet.pre_start(b.containers[0]).ok());
+  const std::map<std::string, std::string> promised = {
+      {"ALIYUN_COM_GPU_MEM_CONTAINER", "2"}, {"ALIYUN_COM_GPU_MEM_DEV", "80"},
+      {"ALIYUN_COM_GPU_MEM_IDX", "5"},       {"ALIYUN_COM_GPU_MEM_POD", "4"},
+      {"ALIYUN_COM_GPU_VISIBLE_DEVICES", card(5).str()}};
+  EXPECT_EQ(slices.environment_behind(a.containers[0].cdi), promised);
+  EXPECT_EQ(slices.environment_behind(a.containers[1].cdi), promised);
+  EXPECT_TRUE(slices.environment_behind(b.containers[0].cdi).empty());
+}
+
 TEST_F(Slots, EagerBindingNeedsNoPreStart) {
   start_all();
   auto a = pod("a", "u-a");

@@ -128,6 +128,7 @@ class FakeDevices final : public SliceDevices {
  public:
   Result<void> publish(const SliceDevice& device) override {
     published.insert(device.id);
+    environments[device.id] = device.environment;
     return {};
   }
   Result<void> withdraw(const std::string& id) override {
@@ -138,6 +139,7 @@ class FakeDevices final : public SliceDevices {
     return std::vector<std::string>(published.begin(), published.end());
   }
   std::set<std::string> published;
+  std::map<std::string, std::map<std::string, std::string>> environments;  // as last published
 };
 
 class FakeProcesses final : public Processes {

@@ -86,6 +86,15 @@ class FakeNodeSlices final : public NodeSlices {
     return {};
   }
 
+  /// The variables of its own that it would see.
+  [[nodiscard]] std::map<std::string, std::string> environment_behind(const std::string& device) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, part] : parts_) {
+      if (part.device == device) return part.environment;
+    }
+    return {};
+  }
+
   std::string fail_prepare_of;
   std::vector<Owner> busy;
   int prepares = 0;
