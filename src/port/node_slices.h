@@ -22,8 +22,8 @@ struct PrepareRequest {
   // The slices are those that held() told: when they have ended since, nothing is made anew for an owner that is gone.
   bool standing = false;
   // Variables that its dialect promises inside the container: a projection of the record, which nothing reads back.
-  // Kept with the slice: empty for a part that stands means those it has. At most 16; keys of letters, digits and _, values also
-  // with . : / - and commas; none is NVIDIA_VISIBLE_DEVICES.
+  // Kept with the slice: empty for a part that stands means those it has. At most 16; keys of letters, digits and _,
+  // values also with . : / - and commas; none is NVIDIA_VISIBLE_DEVICES.
   std::map<std::string, std::string> environment = {};
 };
 

@@ -55,7 +55,8 @@ TEST_F(Gpushare, ContainersOfOnePodShareItsCardAndHoldTheirOwn) {  // R5-4
   EXPECT_EQ(place(pod("a", {"13"})), "0");
   EXPECT_EQ(place(pod("b", {"14"})), "1");
   EXPECT_EQ(place(pod("c", {"1", "2"})),
-            "parts c0, c1 on the same cards: no room for 3 GiB, besteffort: 2 cards: largest free slice 2.7 GiB < 3 GiB")
+            "parts c0, c1 on the same cards: no room for 3 GiB, besteffort: 2 cards: "
+            "largest free slice 2.7 GiB < 3 GiB")
       << "apart they would fit; there they may not be";
   EXPECT_EQ(ledger.remove_owner({OwnerKind::kPod, "b"}), 1U);
   EXPECT_EQ(place(pod("c", {"1", "2"})), "1");
