@@ -53,11 +53,13 @@ class Slots(SlotTest):
         for part, own in (("main", "3"), ("side", "2")):
             lines = self.ring.kubectl("exec", name, "-c", part, "--", "env").stdout.splitlines()
             seen = dict(line.split("=", 1) for line in lines if "=" in line)
+            whole = self.carve.truth("cards")["cards"][1]["total_bytes"] // GIB
+            # What the driver reports as total is some hundred MiB less than what the card has.
+            self.assertIn(seen.pop("ALIYUN_COM_GPU_MEM_DEV"), (str(whole), str(whole - 1)), part)
             self.assertEqual({key: value for key, value in seen.items()
                               if key.startswith("ALIYUN_COM") or key == "NVIDIA_VISIBLE_DEVICES"}, {
                 "NVIDIA_VISIBLE_DEVICES": "void", "ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_POD": "5",
-                "ALIYUN_COM_GPU_MEM_CONTAINER": own, "ALIYUN_COM_GPU_VISIBLE_DEVICES": self.cards[1],
-                "ALIYUN_COM_GPU_MEM_DEV": str(self.carve.truth("cards")["cards"][1]["total_bytes"] // GIB)}, part)
+                "ALIYUN_COM_GPU_MEM_CONTAINER": own, "ALIYUN_COM_GPU_VISIBLE_DEVICES": self.cards[1]}, part)
 
     def test_container_restart_keeps_the_slice(self):
         again = slot_pod(self.name(), [container("main", ["sh", "-c", "ring-look; sleep 1; exit 1"])],
