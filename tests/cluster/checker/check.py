@@ -183,6 +183,13 @@ def check_cards(claims, slices) -> list:
     return found
 
 
+def whole_by_records(pods) -> dict:
+    """card UUID -> bytes, of the cards that a record gives as they are."""
+    texts = [pod["metadata"].get("annotations", {}).get(RECORD) for pod in pods]
+    return {card["uuid"]: card["bytes"] for text in texts if text for part in json.loads(text)["parts"]
+            if part.get("whole") for card in part["cards"]}
+
+
 def check_records(pods, physical) -> list:
     """No card is given out beyond what it has, over all records: of each pod the larger of any init container's part
     and the sum of the others, as the pod holds it."""
@@ -211,6 +218,8 @@ def check(pods, claims, slices, seen, by="claims", physical=None) -> list:
     physical: card UUID -> bytes of the hardware, where that is more than what is published of it.
     """
     whole = {device["uuid"]: device["memory"] for device in devices_of(slices).values()}
+    if by == "records":
+        whole = whole_by_records(pods)
     found = check_cards(claims, slices) if by == "claims" else check_records(pods, physical) if physical else []
     for pod in pods:
         here = (pod["metadata"]["namespace"], pod["metadata"]["name"])

@@ -198,7 +198,7 @@ class Waiting(ControlTest):
         for line in log.read_text().splitlines():
             event = json.loads(line)
             reference = event.get("objectRef") or {}
-            who = event["user"]["username"].removeprefix(f"system:serviceaccount:{carve.NAMESPACE}:")
+            who = event["user"].get("username", "").removeprefix(f"system:serviceaccount:{carve.NAMESPACE}:")
             if reference.get("resource") != "pods" or reference.get("name") != name or not who.startswith("carve-"):
                 continue
             key = (who, event["verb"], reference.get("subresource", ""))
