@@ -10,11 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "adapter/http/peer_client.h"
 #include "adapter/http/server.h"
 #include "adapter/kube/kube_client.h"
 #include "adapter/process/text_file.h"
 #include "adapter/tls/certificates.h"
 #include "app/control/admission.h"
+#include "app/control/bind_route.h"
 #include "app/control/binder.h"
 #include "app/control/catch_up.h"
 #include "app/control/cluster_model.h"
@@ -39,6 +41,7 @@ using codec::MetricsText;
 
 // After SIGTERM, while the Service's clients learn that this replica goes: it says "not ready" and still answers.
 constexpr std::chrono::seconds kNotice{2};
+constexpr std::chrono::seconds kPeerCall{4};   // the leader's answer to a bind; the scheduler waits longer
 constexpr std::chrono::seconds kLeaseCall{2};  // a look at the Lease, or its renewal
 constexpr std::chrono::seconds kGrace{6};  // for the requests that have come; the pod has 15 s
 
@@ -47,7 +50,9 @@ std::string identity_of(const ControlOptions& options) {
   char host[256] = "";
   if (options.identity.empty() && ::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
   std::random_device random;
-  return fmt::format("{}_{:08x}{:08x}", options.identity.empty() ? host : options.identity, random(), random());
+  return control::holder_identity(
+      fmt::format("{}_{:08x}{:08x}", options.identity.empty() ? host : options.identity, random(), random()),
+      options.advertise);
 }
 
 /// The process itself, by the conventions of Prometheus' client libraries.
@@ -146,6 +151,7 @@ class Control {
   std::string metrics_text();
   void write_ports(MetricsText* text) const;
   void write_binds(MetricsText* text) const;
+  Result<std::string> ask_peer(const std::string& address, std::string_view call);
 
   const ControlOptions options_;
   const std::string identity_;
@@ -162,6 +168,8 @@ class Control {
   control::Leader leader_;
   doors::Notices notices_;
   control::Binder binder_;
+  http::PeerClient peers_;
+  control::BindRoute bind_route_;
   control::Placer placer_;
   control::Waker waker_;
   control::Routes secure_routes_;
@@ -198,6 +206,9 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
+      bind_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
+                   [this](std::string_view call) { return binder_.bind(call); },
+                   [this](const std::string& address, std::string_view call) { return ask_peer(address, call); }}),
       placer_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
@@ -206,11 +217,21 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       plain_routes_(control::plain_routes(answers(), options.gpushare_http), {}, metrics_, clock),
       secure_({options.listen, {}, {}, {}}, secure_routes_, log) {}
 
+Result<std::string> Control::ask_peer(const std::string& address, std::string_view call) {
+  const auto client = certificates_.client();
+  if (client.pair.empty()) return fail(Code::kUnavailable, "this replica has no client certificate yet");
+  const tls::CertificateNames names = names_of(options_);
+  return peers_.post({client.pair.certificate, client.pair.key, client.authorities,
+                      names.service + "." + names.space + ".svc"},
+                     address, std::string(control::kBindHere), std::string(call), kPeerCall);
+}
+
 control::Answers Control::answers() {
   control::Answers answers;
   answers.filter = [this](std::string_view call) { return extender_.filter(call); };
   answers.prioritize = [this](std::string_view call) { return extender_.prioritize(call); };
-  answers.bind = [this](std::string_view call) { return binder_.bind(call); };
+  answers.bind = [this](std::string_view call) { return bind_route_.bind(call); };
+  answers.bind_here = [this](std::string_view call) { return binder_.bind(call); };
   answers.mutate = [this](std::string_view review) { return admission_.mutate(review); };
   answers.validate = [this](std::string_view review) { return admission_.validate(review); };
   answers.cluster = [this] { return codec::to_json(control::view_of(model_)); };

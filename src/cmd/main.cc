@@ -146,6 +146,9 @@ void control_command(CLI::App& app, Everything& all) {
       ->type_name("FILE");
   control->add_option("--identity", all.control.identity, "this replica's name in the Lease (default: the host's)")
       ->type_name("NAME");
+  control->add_option("--advertise", all.control.advertise,
+                      "where other replicas reach --listen: the one that leads is asked for binds by the others")
+      ->type_name("ADDRESS:PORT");
   control->add_option("--listen", all.control.listen, "over TLS: the scheduler, the webhook, the read API")
       ->type_name("ADDRESS:PORT")
       ->capture_default_str();

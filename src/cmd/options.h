@@ -101,6 +101,7 @@ struct ControlOptions {
   std::string space = "carve-system";
   std::string cluster_config;  // file; empty: the defaults
   std::string identity;        // of this replica, for people; empty: the host's name
+  std::string advertise;       // HOST:PORT by which other replicas reach --listen; empty: they cannot
   std::string listen = ":8443";
   std::string plain_listen = ":8080";
   bool gpushare_http = false;  // gpushare's filter and inspect on the plain port

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "adapter/http/peer_client.h"
 #include "adapter/http/server.h"
 #include "adapter/kube/channel.h"
 #include "adapter/tls/issuer.h"
@@ -173,6 +174,23 @@ TEST_F(TlsServerTest, StoppedWhileARequestRunsItIsAnswered) {
   EXPECT_EQ(answer.get(), "/wait 'carve-scheduler'");
   stopping.get();
   EXPECT_FALSE(connect(client, authority_.certificate));
+}
+
+TEST_F(TlsServerTest, AReplicaAsksAnotherAndKeepsTheConnection) {
+  const auto client = client_of(authority_, "carve-scheduler");
+  const PeerAccess access{client.certificate, client.key, authority_.certificate, "carve-control.carve-system.svc"};
+  const auto address = "127.0.0.1:" + std::to_string(server_->port());
+  PeerClient peers;
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = peers.post(access, address, "/bind", "body", std::chrono::seconds(10));
+    ASSERT_TRUE(answer) << answer.error().what;
+    EXPECT_EQ(*answer, "/bind 'carve-scheduler'");
+  }
+  EXPECT_EQ(server_->counts().accepted, 1U);
+  PeerAccess other = access;
+  other.authorities = stranger_.certificate;
+  EXPECT_FALSE(PeerClient().post(other, address, "/bind", "body", std::chrono::seconds(10)));
+  EXPECT_EQ(peers.post(access, "nowhere", "/bind", "", std::chrono::seconds(1)).error().code, Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -101,7 +101,11 @@ Result<void> Certificates::step(const std::function<void(const Serving&)>& chang
     secret.data["tls.key"] = pair.key;
     return {};
   };
-  CARVE_TRY_VOID(settle(names_.client_secret, renew_clients));
+  CARVE_TRY(const auto client, settle(names_.client_secret, renew_clients));
+  {
+    const std::lock_guard lock(mutex_);
+    client_ = {pair_in(client), authorities};
+  }
   return told;
 }
 
@@ -118,6 +122,11 @@ void Certificates::run(const std::function<void(const Serving&)>& changed, const
     if (done) told.clear();
     clock_.sleep_for(done ? Clock::Duration(kEvery) : Clock::Duration(kAgain), stop);
   }
+}
+
+ClientPair Certificates::client() const {
+  const std::lock_guard lock(mutex_);
+  return client_;
 }
 
 Clock::WallTime Certificates::good_until() const {

@@ -32,6 +32,12 @@ struct Serving {
   Life life;
 };
 
+/// By what a client of the service is known, and whom it believes. Holds a secret.
+struct ClientPair {
+  Pair pair;
+  std::string authorities;
+};
+
 /// Keeps the certificates good. Every replica runs one: what is missing or due is made by whoever sees it first and
 /// written with a precondition, so that of two who do it at once one wins and the other takes what the first wrote.
 /// Deleting the Secrets makes all of it new: clients then have to read their Secret again.
@@ -48,6 +54,8 @@ class Certificates {
   void run(const std::function<void(const Serving&)>& changed, const std::stop_token& stop);
   /// Until when the certificate is good that is served with; the epoch: there is none yet.
   [[nodiscard]] Clock::WallTime good_until() const;
+  /// The client's certificate as last seen; empty: there is none yet.
+  [[nodiscard]] ClientPair client() const;
 
  private:
   using Change = std::function<Result<void>(Secret&, std::vector<std::string>*)>;
@@ -61,6 +69,7 @@ class Certificates {
   const Lives lives_;
   mutable std::mutex mutex_;
   Serving serving_;
+  ClientPair client_;
 };
 
 }  // namespace carve::tls

@@ -105,6 +105,10 @@ std::vector<Route> secure_routes(const Answers& answers) {
     rows.push_back(post_synced("/scheduler/bind", Verb::kBind, answers, answers.bind));
     rows.back().waits = true;
   }
+  if (answers.bind_here) {
+    rows.push_back(post_synced(std::string(kBindHere), Verb::kBind, answers, answers.bind_here));
+    rows.back().waits = true;
+  }
   rows.push_back(post("/webhook/mutate", Asker::kAnybody, Verb::kMutate, answers.mutate, outcome_of_review));
   rows.push_back(post("/webhook/validate", Asker::kAnybody, Verb::kValidate, answers.validate, outcome_of_review));
   rows.push_back(get("/v1/cluster", Asker::kKnown, Verb::kRead,

@@ -57,10 +57,14 @@ class Routes {
   const Clock& clock_;
 };
 
+/// Where one replica hands a bind call to another: it ends there, whoever leads.
+inline constexpr std::string_view kBindHere = "/scheduler/bind-here";
+
 /// What the routes are answered by. Each is safe from any thread; what is empty has no route.
 struct Answers {
   using Text = std::function<std::string(std::string_view)>;
   Text filter, prioritize, bind, preempt;  // kube-scheduler's extender calls
+  Text bind_here;                          // another replica's, which believes that this one leads
   Text mutate, validate;                   // AdmissionReviews
   std::function<std::string()> cluster;    // GET /v1/cluster
   std::function<std::string()> metrics;    // Prometheus text
