@@ -43,8 +43,11 @@ class Installed(carve.Carve):
         if "dra" in doors:
             wait_for("ResourceSlices", 30, self.published)
         if "slots" in doors:
-            wait_for("slots on the node", 60, lambda: int(self.kube.get("Node", self.node.name)["status"][
-                "allocatable"].get("elasticgpu.io/slot", 0)) > 0)
+            try:
+                wait_for(f"slots on {self.node.name}", 90, lambda: int(self.kube.get("Node", self.node.name)["status"][
+                    "allocatable"].get("elasticgpu.io/slot", 0)) > 0)
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{self.describe('carve-agent')}") from None
 
     def describe(self, workload) -> str:
         """What a person would look at: states, events and the end of the log."""
