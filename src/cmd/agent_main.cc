@@ -221,6 +221,7 @@ Result<void> apply_cluster(const NodeOptions& node, DoorOptions* doors, Log& log
       if (node.doors.empty()) words = cluster->doors;
       if (node.totals.empty() && words != "dra") doors->totals = cluster->totals();
       doors->gpushare_unit = cluster->gpushare_unit;
+      doors->wakes_pods = false;
     }
     log.info(cluster ? "this installation has a control" : "no control in this installation",
              {{"configuration", node.cluster_config}, {"doors", words}});

@@ -27,6 +27,7 @@ struct DoorOptions {
   std::vector<std::string> runtime_sockets;  // of the container runtime, as this process sees them
   std::vector<std::string> totals;           // extended resources to keep on the Node
   Bytes gpushare_unit = Bytes::gib(1);       // of aliyun.com/gpu-mem
+  bool wakes_pods = true;  // by a touch of the Node when slices are free; false: control does
   std::string unique;  // in the DRA sockets' names: the pod's UID; empty: "agent"
 };
 

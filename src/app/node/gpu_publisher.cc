@@ -11,6 +11,14 @@ namespace {
 
 constexpr std::string_view kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
 
+/// What others wait for in the status: how the card is, and the slices on it; not their holders' names, which go with
+/// the pod, a moment before its last process, nor that one is on the way out.
+std::size_t urgent_status_of(codec::GpuObject gpu) {
+  for (auto& holder : gpu.holders) holder = {holder.slice, {}, {}, {}, false};
+  gpu.allocated.clear();
+  return codec::digest_of(gpu).status;
+}
+
 }  // namespace
 
 void GpuPublisher::run_watch(const std::stop_token& stop) {
@@ -122,9 +130,17 @@ Result<bool> GpuPublisher::step(const std::vector<codec::GpuObject>& wanted, boo
     const auto digest = codec::digest_of(gpu);
     if (there && there->spec == digest.spec && there->status == digest.status) continue;
     waiting = true;
-    const auto due = next_.find(gpu.name);
-    if (due != next_.end() && now < due->second) continue;
-    next_[gpu.name] = now + kGap;
+    auto& shown = shown_[gpu.name];
+    // The rest can wait, and is mostly over before: a write now would delay the one by which room is known to be free.
+    const auto urgent = urgent_status_of(gpu);
+    const bool can_wait = there && there->spec == digest.spec && shown.urgent == urgent;
+    if (!can_wait) shown.waits_since.reset();
+    if (can_wait && now < shown.waits_since.value_or(now) + kGap) {
+      if (!shown.waits_since) shown.waits_since = now;
+      continue;
+    }
+    if (now < shown.next) continue;
+    shown = {urgent, now + kGap, std::nullopt};
     CARVE_TRY_VOID(write(gpu, there ? &*there : nullptr, node_uid));
   }
   CARVE_TRY(const auto gone, remove_gone(wanted, complete, now));

@@ -68,6 +68,30 @@ TEST_F(GpuPublisherTest, ABurstOfChangesIsOneWritePerCardAndGap) {
   EXPECT_THAT(kube.writes().back().body, HasSubstr("u-19"));
 }
 
+TEST_F(GpuPublisherTest, ThatSomebodyHasGoneIsToldAtOnce) {
+  hold(0, "u");
+  settle();
+  const auto before = writes();
+  held[0].ending = true;
+  ASSERT_TRUE(step());
+  EXPECT_EQ(writes() - before, 0U);  // it can wait
+  now += std::chrono::milliseconds(700);
+  held.clear();
+  ASSERT_TRUE(step());
+  EXPECT_EQ(writes() - before, 1U);
+  EXPECT_THAT(kube.writes().back().body, HasSubstr(R"("holders":[])"));
+}
+
+TEST_F(GpuPublisherTest, WhoIsLongInGoingIsShownAsEnding) {
+  hold(0, "u");
+  settle();
+  held[0].ending = true;
+  ASSERT_TRUE(step());
+  now += GpuPublisher::kGap;
+  ASSERT_TRUE(step());
+  EXPECT_THAT(kube.writes().back().body, HasSubstr(R"("ending":true)"));
+}
+
 TEST_F(GpuPublisherTest, AnAnswerThatWasLostAndAServerThatForgot) {
   settle();
   hold(0, "u-1");

@@ -146,7 +146,7 @@ void NodeReport::step() {
   const auto now = world_.clock.now();
   if (now >= next_runtime_) ask_runtime();
   auto holdings = world_.slices.holdings();
-  if (anything_freed(held_, holdings)) status_.freed();
+  if (world_.wakes && anything_freed(held_, holdings)) status_.freed();
   // Somebody waits for this one: it has no back-off behind it.
   if (const auto touched = status_.touch(); !touched)
     note("node not touched", &status_error_, touched.error().what);

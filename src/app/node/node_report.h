@@ -36,6 +36,9 @@ class NodeReport {
     Bytes gpushare_unit = Bytes::gib(1);         // of aliyun.com/gpu-mem
     std::function<std::string()> not_published;  // by others; empty text: all is
     std::vector<std::string> doors = {};         // that are open here: "dra", "slots"
+    // Waiting pods are woken by a touch of the Node when slices are free. Not where a control does it: a scheduler that
+    // tries before control's ledger knows finds no room, and sleeps on.
+    bool wakes = true;
     // Resource names for which somebody's device plugin has registered, with its devices; unset: none.
     std::function<std::map<std::string, std::size_t>()> plugins;
   };

@@ -140,7 +140,7 @@ def install_control(ring, archive, replicas=2) -> list:
     for node in ring.nodes:
         node.import_images([archive])
     _scheduler_image(ring)
-    ring.kubectl("apply", "-f", DEPLOY / "agent-rbac.yaml")
+    ring.kubectl("apply", "-f", DEPLOY / "control/cluster.yaml")
     ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
                        "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
     scheduler = (DEPLOY / "control/scheduler/scheduler.yaml").read_text().replace("image: IMAGE",
