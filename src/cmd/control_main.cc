@@ -41,7 +41,7 @@ using codec::MetricsText;
 
 // After SIGTERM, while the Service's clients learn that this replica goes: it says "not ready" and still answers.
 constexpr std::chrono::seconds kNotice{2};
-constexpr std::chrono::seconds kPeerCall{4};   // the leader's answer to a bind; the scheduler waits longer
+constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer to a bind: one that hangs is soon replaced
 constexpr std::chrono::seconds kLeaseCall{2};  // a look at the Lease, or its renewal
 constexpr std::chrono::seconds kGrace{6};  // for the requests that have come; the pod has 15 s
 

@@ -83,8 +83,8 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
   node::NodeReport report(
       options.node,
       {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.gpushare_unit,
-       [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_doors(options), options.wakes_pods,
-       plugins});
+       [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_doors(options),
+       options.wakes_pods, plugins});
   const auto shut = [&report] { return report.shut(); };
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
   doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut);
