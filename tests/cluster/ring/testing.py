@@ -185,6 +185,6 @@ class CarveTest(RingTest):
         return json.loads(line[-1])
 
 
-def main():
-    """Runs a scenario file: all its tests, or those named on the command line."""
-    unittest.main(verbosity=2, warnings="ignore")
+def main(defaultTest=None):
+    """Runs a scenario file: its tests (`defaultTest`: which, where not all), or those named on the command line."""
+    unittest.main(defaultTest=defaultTest, verbosity=2, warnings="ignore")

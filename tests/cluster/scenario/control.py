@@ -12,6 +12,7 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
+import admission  # noqa: E402
 from ring import binder, carve, control_plane, images, installed  # noqa: E402
 from ring.cluster import Ring  # noqa: E402
 from ring.kube import ApiError  # noqa: E402
@@ -150,6 +151,10 @@ class Dialects(ControlTest):
             self.create(asking(self.name(), {"elasticgpu.io/gpu-core": 130}))
         self.assertIn("gpu-core", str(refused.exception))
         self.assertIn("130", str(refused.exception))
+
+
+class Admission(admission.Served):
+    """The webhook as control serves it."""
 
 
 class AnotherPlugin(ControlTest):
