@@ -34,6 +34,7 @@
 #include "cmd/config_watch.h"
 #include "cmd/node_doors.h"
 #include "cmd/options.h"
+#include "cmd/stop_signals.h"
 #include "cmd/take_over.h"
 
 // carve agent: everything wired, until SIGTERM.
@@ -251,12 +252,7 @@ Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions
 int run_agent(const HostOptions& given, const NodeOptions& node) {
   HostOptions options = given;
   default_access(&options);
-  sigset_t stop_signals;
-  ::sigemptyset(&stop_signals);
-  ::sigaddset(&stop_signals, SIGTERM);
-  ::sigaddset(&stop_signals, SIGINT);
-  ::sigprocmask(SIG_BLOCK, &stop_signals, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
+  const sigset_t stop_signals = block_stop_signals();
 
   Log log;
   SystemClock clock;

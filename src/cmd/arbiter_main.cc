@@ -1,4 +1,5 @@
 #include "cmd/arbiter_main.h"
+#include "cmd/stop_signals.h"
 
 #include <csignal>
 #include <thread>
@@ -14,12 +15,7 @@ std::unique_ptr<Pages> make_pages(const HostOptions& options) {
 }
 
 int run_arbiter(const HostOptions& options, const std::string& trace) {
-  sigset_t stop_signals;
-  ::sigemptyset(&stop_signals);
-  ::sigaddset(&stop_signals, SIGTERM);
-  ::sigaddset(&stop_signals, SIGINT);
-  ::sigprocmask(SIG_BLOCK, &stop_signals, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
+  const sigset_t stop_signals = block_stop_signals();
   Log log;
   std::stop_source stop;
   std::thread([stop, stop_signals]() mutable {

@@ -31,6 +31,7 @@
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
 #include "cmd/options.h"
+#include "cmd/stop_signals.h"
 #include "codec/views/gpushare_inspect.h"
 
 // carve control: everything wired, until SIGTERM.
@@ -341,12 +342,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
 }  // namespace
 
 int run_control(const ControlOptions& options) {
-  sigset_t stop_signals;
-  ::sigemptyset(&stop_signals);
-  ::sigaddset(&stop_signals, SIGTERM);
-  ::sigaddset(&stop_signals, SIGINT);
-  ::sigprocmask(SIG_BLOCK, &stop_signals, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
+  const sigset_t stop_signals = block_stop_signals();
 
   Log log;
   SystemClock clock;
