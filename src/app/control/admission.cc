@@ -200,12 +200,7 @@ void complete(Work& work, const std::vector<PartRequest>& parts) {
         "spec.nodeName " + review.node +
         ": no scheduler is asked; the pod's containers start when Carve finds room on that node");
   }
-  std::string understood;
-  for (const auto& part : parts) {
-    understood +=
-        fmt::format("{}{}: {}", understood.empty() ? "" : "; ", part.part, to_human(part.request));
-  }
-  annotate(work, kUnderstood, understood);
+  annotate(work, kUnderstood, to_human(parts));
 }
 
 void review_pod(Work& work) {

@@ -1,7 +1,6 @@
 #include "app/control/explain.h"
 
 #include <algorithm>
-#include <map>
 
 #include "codec/record.h"
 
@@ -27,16 +26,6 @@ std::string state_of(const codec::ClusterPod& pod) {
   return "waits, on no node";
 }
 
-std::vector<codec::RefusedGroup> groups_of(const std::vector<RefusedNode>& refused) {
-  std::map<std::string, std::size_t> counts;
-  for (const auto& node : refused) ++counts[node.why];
-  std::vector<codec::RefusedGroup> groups;
-  for (const auto& [why, count] : counts) groups.push_back({count, why});
-  std::stable_sort(groups.begin(), groups.end(),
-                   [](const auto& a, const auto& b) { return a.nodes > b.nodes; });
-  return groups;
-}
-
 void judge(const ClusterState& cluster, const Owner& owner, const PolicyRow& policy, codec::Explanation* said) {
   std::vector<std::string> names;
   for (const auto& [name, state] : cluster) names.push_back(name);
@@ -46,7 +35,7 @@ void judge(const ClusterState& cluster, const Owner& owner, const PolicyRow& pol
   });
   for (const auto& node : found.nodes) said->fits.push_back(node.node);
   said->nodes = names.size();
-  said->refused = groups_of(found.refused);
+  said->refused = grouped(found.refused);
   said->final = std::all_of(found.refused.begin(), found.refused.end(), [](const RefusedNode& n) { return n.final; });
   if (said->fits.empty()) said->smaller = what_would_fit(cluster, owner, said->asks, names, policy);
 }

@@ -10,12 +10,6 @@
 
 namespace carve::codec {
 
-/// Nodes that do not serve a pod for one and the same reason.
-struct RefusedGroup {
-  std::size_t nodes = 0;
-  std::string why;
-};
-
 /// What there is to say about one pod and the cards.
 struct Explanation {
   std::string space;

@@ -58,26 +58,33 @@ const FittingNode* choose_node(const std::vector<FittingNode>& nodes) {
   return best;
 }
 
-std::string explain(const std::vector<RefusedNode>& refused, std::size_t most) {
+std::vector<RefusedGroup> grouped(const std::vector<RefusedNode>& refused) {
   std::map<std::string, std::size_t> counts;
   for (const RefusedNode& node : refused) ++counts[node.why];
-  std::vector<std::pair<std::size_t, std::string>> groups;
-  for (const auto& [why, count] : counts) groups.emplace_back(count, why);
-  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
-  });
+  std::vector<RefusedGroup> groups;
+  for (const auto& [why, count] : counts) groups.push_back({count, why});
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const RefusedGroup& a, const RefusedGroup& b) { return a.nodes > b.nodes; });
+  return groups;
+}
+
+std::string explain(const std::vector<RefusedGroup>& groups, std::size_t most) {
   std::string text;
   std::size_t rest = 0;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const auto& [count, why] = groups[i];
+    const RefusedGroup& group = groups[i];
     if (i >= most) {
-      rest += count;
+      rest += group.nodes;
       continue;
     }
-    text += fmt::format("{}{} node{}: {}", i == 0 ? "" : "; ", count, count == 1 ? "" : "s", why);
+    text += fmt::format("{}{} node{}: {}", i == 0 ? "" : "; ", group.nodes, group.nodes == 1 ? "" : "s", group.why);
   }
   if (rest > 0) text += fmt::format("; {} more for other reasons", rest);
   return text;
+}
+
+std::string explain(const std::vector<RefusedNode>& refused, std::size_t most) {
+  return explain(grouped(refused), most);
 }
 
 }  // namespace carve

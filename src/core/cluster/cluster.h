@@ -53,8 +53,18 @@ struct Fit {
 /// nullptr: none.
 [[nodiscard]] const FittingNode* choose_node(const std::vector<FittingNode>& nodes);
 
-/// One sentence for all refusals, grouped by their words: "37 nodes: …; 12 nodes: …", the largest
-/// group first, at most `most` groups.
+/// Nodes that do not serve a pod for one and the same reason.
+struct RefusedGroup {
+  std::size_t nodes = 0;
+  std::string why;
+};
+
+/// Refusals grouped by their words, the largest group first.
+[[nodiscard]] std::vector<RefusedGroup> grouped(const std::vector<RefusedNode>& refused);
+
+/// One sentence for all groups: "37 nodes: …; 12 nodes: …", at most `most` of them.
+[[nodiscard]] std::string explain(const std::vector<RefusedGroup>& groups, std::size_t most);
+/// The same of refusals.
 [[nodiscard]] std::string explain(const std::vector<RefusedNode>& refused, std::size_t most = 5);
 
 }  // namespace carve

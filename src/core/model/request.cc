@@ -119,6 +119,12 @@ std::string to_human(const Request& request) {
   return fmt::format("{} cards × ({})", request.count, each);
 }
 
+std::string to_human(const std::vector<PartRequest>& parts) {
+  std::string text;
+  for (const auto& part : parts) text += (text.empty() ? "" : "; ") + part.part + ": " + to_human(part.request);
+  return text;
+}
+
 bool model_matches(std::string_view name, std::string_view word) {
   return std::search(name.begin(), name.end(), word.begin(), word.end(),
                      [](char a, char b) { return lower(a) == lower(b); }) != name.end() ||

@@ -82,6 +82,8 @@ struct PartRequest {
 
 /// What was asked, for a person: "2 cards × (4 GiB, compute 30, burst)", "1 whole card".
 [[nodiscard]] std::string to_human(const Request& request);
+/// The same of all parts: "main: 4 GiB, compute 30, burst; side: 1 whole card".
+[[nodiscard]] std::string to_human(const std::vector<PartRequest>& parts);
 
 /// True when `name` (a card's model) contains `word`, in any case; an empty word matches all.
 [[nodiscard]] bool model_matches(std::string_view name, std::string_view word);

@@ -38,21 +38,11 @@ std::shared_ptr<const ClusterState> state_of(const ClusterAccess& access, const 
   return model.snapshot();
 }
 
-std::string asks_of(const codec::Explanation& said) {
-  std::string text;
-  for (const auto& part : said.asks)
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", part.part, to_human(part.request));
-  return text;
-}
-
 std::string why_of(const codec::Explanation& said) {
   if (!said.wrong.empty()) return said.wrong;
   if (!said.fits.empty()) return fmt::format("fits on {}; it waits for something else", said.fits.front());
-  std::string text;
-  for (const auto& group : said.refused)
-    text += fmt::format("{}{} node{}: {}", text.empty() ? "" : "; ", group.nodes, group.nodes == 1 ? "" : "s",
-                        group.why);
-  return text.empty() ? "no node has cards" : text;
+  if (said.refused.empty()) return "no node has cards";
+  return explain(said.refused, said.refused.size());
 }
 
 std::vector<codec::WaitingPod> waiting_of(const ClusterAccess& access, const Objects& all) {
@@ -63,7 +53,7 @@ std::vector<codec::WaitingPod> waiting_of(const ClusterAccess& access, const Obj
     if (!pod || !pod->node.empty() || pod->ended) continue;
     const auto said = control::explain(*pod, access.dialects, *state, access.policy);
     if (said.asks.empty() && said.wrong.empty()) continue;
-    waiting.push_back({said.space, said.name, asks_of(said), why_of(said)});
+    waiting.push_back({said.space, said.name, to_human(said.asks), why_of(said)});
   }
   return waiting;
 }
