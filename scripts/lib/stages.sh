@@ -5,6 +5,7 @@ passed=0 failed=0 skipped=0
 failures=()
 skips=()
 repeated=()
+last_words=$(mktemp "${TMPDIR:-/tmp}/carve-test.XXXXXX")
 
 # Not under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
 not_under_asan='NoWayOfLoadingLeadsPastIt|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little'
@@ -29,7 +30,9 @@ ctest_stage() {
   while IFS=$'\t' read -r state name reason; do
     case "$state" in
       run) passed=$((passed + 1)) ;;
-      fail) failed=$((failed + 1)); failures+=("$preset: $name") ;;
+      fail) failed=$((failed + 1)); failures+=("$preset: $name")
+            { say "the end of what $preset: $name printed"; python3 "$CARVE_ROOT/tools/junit_rows" --output "$name" "$report" | tail -30
+            } >>"$last_words" ;;
       *) skipped=$((skipped + 1)); skips+=("$preset: $name: $reason") ;;
     esac
   done < <(python3 "$CARVE_ROOT/tools/junit_rows" "$report")
@@ -53,9 +56,12 @@ bench_stage() {
   fi
 }
 
-# summary SECONDS: the closing lines; exits non-zero when a test failed or none ran.
+# summary SECONDS: the closing lines; exits non-zero when a test failed or none ran. What failed says once more why: a
+# log of which only the end is kept must be enough to begin with.
 summary() {
   echo
+  [ ! -s "$last_words" ] || cat "$last_words"
+  rm -f "$last_words"
   [ ${#skips[@]} -eq 0 ] || { echo "skipped, and why:"; printf '  %s\n' "${skips[@]}"; }
   [ ${#repeated[@]} -eq 0 ] || { echo "passed only when run again:"; printf '  %s\n' "${repeated[@]}"; }
   [ ${#failures[@]} -eq 0 ] || { echo "failed:"; printf '  %s\n' "${failures[@]}"; }

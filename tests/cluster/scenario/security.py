@@ -64,7 +64,8 @@ def on(node):
         ("no conditions at all", False, "PATCH", status, {"status": {"conditions": None}}, MERGE),
         ("a total", True, "PATCH", status, {"status": {"capacity": {"elasticgpu.io/gpu-core": "200"}}}, MERGE),
         ("a total of slots", False, "PATCH", status, {"status": {"capacity": {"elasticgpu.io/slot": "2000"}}}, MERGE),
-        ("a foreign total", False, "PATCH", status, {"status": {"capacity": {"nvidia.com/gpu": "8"}}}, MERGE),
+        ("a dialect's total", True, "PATCH", status, {"status": {"capacity": {"nvidia.com/gpu": "8"}}}, MERGE),
+        ("a foreign total", False, "PATCH", status, {"status": {"capacity": {"amd.com/gpu": "8"}}}, MERGE),
         ("the node's address", False, "PATCH", status, {"status": {"addresses": [
             {"type": "InternalIP", "address": "10.95.0.99"}]}}, MERGE),
         ("an event in its name", True, "POST", path("Event"), event, None),
