@@ -1,0 +1,202 @@
+"""Reads what a node itself says: the kubelet's PodResources and its file, the agent's journal, the runtime's devices.
+
+Everything is decoded here, from the published formats; nothing of Carve, the ring or a protobuf library takes part.
+"""
+import base64
+import json
+import socket
+import struct
+from pathlib import Path
+
+SLOT = "elasticgpu.io/slot"
+KIND = "carve.elasticgpu.io/slice"
+
+
+# --- protobuf and gRPC, as little as a List needs ------------------------------------------------------------------
+
+def fields(data):
+    """(number, value) of a message: bytes of what has a length, numbers of what has none."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7f) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+    while at < len(data):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            yield number, varint()
+        elif kind == 2:
+            size = varint()
+            if at + size > len(data):
+                raise ValueError("a field is longer than its message")
+            yield number, data[at:at + size]
+            at += size
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+            yield number, data[at:at + size]
+            at += size
+        else:
+            raise ValueError(f"wire type {kind}")
+
+
+def _frame(kind, flags, stream, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+def _receive(connection, size):
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ConnectionError("the kubelet closed the connection")
+        data += more
+    return data
+
+
+def unary(path, method, timeout=20):
+    """The answer's bytes of a gRPC call without arguments on a unix socket (RFC 9113, literal headers only)."""
+    headers = b""
+    for name, value in ((":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "localhost"),
+                        ("content-type", "application/grpc"), ("te", "trailers")):
+        headers += b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+    most = 0x7fffffff
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout)
+        connection.connect(str(path))
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
+                           _frame(4, 0, 0, struct.pack(">HI", 4, most)) +                # a window for all of it
+                           _frame(8, 0, 0, struct.pack(">I", most - 65535)) +
+                           _frame(1, 4, 1, headers) + _frame(0, 1, 1, b"\0\0\0\0\0"))
+        body = b""
+        while True:
+            head = _receive(connection, 9)
+            size, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
+            payload = _receive(connection, size)
+            if kind == 4 and not flags & 1:
+                connection.sendall(_frame(4, 1, 0))
+            elif kind == 6 and not flags & 1:
+                connection.sendall(_frame(6, 1, 0, payload))
+            elif kind in (3, 7):
+                raise ConnectionError(f"the kubelet ended the call: {payload!r}")
+            elif kind == 0:
+                body += payload[1:len(payload) - payload[0]] if flags & 8 else payload
+            if kind in (0, 1) and flags & 1:
+                break
+    if len(body) < 5 or body[0] != 0 or struct.unpack(">I", body[1:5])[0] != len(body) - 5:
+        raise ConnectionError("the kubelet answered no message")
+    return body[5:]
+
+
+def slots_by_container(answer):
+    """PodResources' List: (namespace, pod, container) -> its slots, sorted."""
+    found = {}
+    for number, pod in fields(answer):
+        if number != 1:
+            continue
+        name = space = ""
+        containers = []
+        for key, value in fields(pod):
+            if key == 1:
+                name = value.decode()
+            elif key == 2:
+                space = value.decode()
+            elif key == 3:
+                containers.append(value)
+        for container in containers:
+            label, slots = "", []
+            for key, value in fields(container):
+                if key == 1:
+                    label = value.decode()
+                elif key == 2:
+                    device = list(fields(value))
+                    if any(one == (1, SLOT.encode()) for one in device):
+                        slots += [text.decode() for which, text in device if which == 2]
+            if slots:
+                found[(space, name, label)] = sorted(slots)
+    return found
+
+
+def pod_resources(path):
+    return slots_by_container(unary(path, "/v1.PodResourcesLister/List"))
+
+
+# --- the kubelet's file -------------------------------------------------------------------------------------------
+
+def cdi_names(allocated):
+    """The CDI names in the answer to Allocate."""
+    return [value.decode() for number, device in fields(allocated) if number == 5
+            for key, value in fields(device) if key == 1]
+
+
+def checkpoint(text):
+    """(pod UID, container) -> (its slots, sorted; the CDI names that Allocate answered)."""
+    found = {}
+    for entry in json.loads(text)["Data"]["PodDeviceEntries"] or []:
+        if entry["ResourceName"] == SLOT:
+            slots = sorted(one for group in entry["DeviceIDs"].values() for one in group)
+            found[(entry["PodUID"], entry["ContainerName"])] = (
+                slots, cdi_names(base64.b64decode(entry["AllocResp"] or "")))
+    return found
+
+
+# --- the agent's journal ------------------------------------------------------------------------------------------
+
+def _crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def journal(text):
+    """What the lines add up to: (UID -> the record's text, slice id -> its note). ValueError where a line is damaged; a
+    last line without its end was never acknowledged."""
+    lines = text.split("\n")
+    head = lines[0].split(" ")
+    if head[:2] != ["carve-journal", "1"]:
+        raise ValueError("not a journal")
+    number, records, notes = int(head[2]), {}, {}
+    for line in lines[1:-1]:
+        crc, _, rest = line.partition(" ")
+        if int(crc, 16) != _crc32c(rest.encode()):
+            raise ValueError(f"journal line {number}: its checksum differs")
+        _, at, events = rest.split(" ", 2)
+        if int(at) != number:
+            raise ValueError(f"journal line {number} is missing")
+        number += 1
+        for event in events.split("\t"):
+            what, _, more = event.partition(" ")
+            if what == "put":
+                records[json.loads(more)["owner"]["uid"]] = more
+            elif what == "drop":
+                records.pop(more.split(" ")[1])
+            elif what == "note":
+                key, _, note = more.partition(" ")
+                notes[key] = note
+                if not note:
+                    del notes[key]
+    return records, notes
+
+
+# --- devices for the runtime -------------------------------------------------------------------------------------
+
+def devices(folder):
+    """CDI name -> the paths of its device nodes, of the files of slices in a folder."""
+    found = {}
+    for path in Path(folder).glob("*.json"):
+        spec = json.loads(path.read_text())
+        if spec.get("kind") == KIND:
+            for device in spec["devices"]:
+                edits = [device.get("containerEdits", {}), spec.get("containerEdits", {})]
+                found[f"{KIND}={device['name']}"] = sorted(
+                    node["path"] for edit in edits for node in edit.get("deviceNodes", []))
+    return found

@@ -1,0 +1,84 @@
+"""Gathers what everybody in a ring says about the cards, for the checker (../checker/views.py), and looks into containers."""
+import base64
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "checker"))
+import read_node  # noqa: E402
+
+from . import carve  # noqa: E402
+from .process import run  # noqa: E402
+
+# One replica's ledger, asked with the scheduler's certificate from inside of the ring's network.
+ASK = """
+import http.client, socket, ssl, sys
+folder, address = sys.argv[1:]
+context = ssl.create_default_context(cafile=folder + "/ca.crt")
+context.load_cert_chain(folder + "/tls.crt", folder + "/tls.key")
+connection = http.client.HTTPConnection("unused")
+connection.sock = context.wrap_socket(socket.create_connection((address, 8443), timeout=10),
+                                      server_hostname="carve-control.carve-system.svc")
+connection.request("GET", "/v1/cluster")
+answer = connection.getresponse()
+text = answer.read().decode()
+sys.exit(text) if answer.status != 200 else print(text)
+"""
+
+
+def ledgers(ring) -> dict:
+    """Name of each living replica of control -> its ledger."""
+    kube = ring.kube()
+    secret = kube.get("Secret", "carve-scheduler-tls", carve.NAMESPACE)["data"]
+    folder = ring.state.folder / "scheduler-tls"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for name in ("ca.crt", "tls.crt", "tls.key"):
+        (folder / name).write_bytes(base64.b64decode(secret[name]))
+    return {pod["metadata"]["name"]: json.loads(run([sys.executable, "-c", ASK, folder, pod["status"]["podIP"]],
+                                                    ring.control).stdout)
+            for pod in kube.list("Pod", carve.NAMESPACE)
+            if pod["metadata"]["name"].startswith("carve-control-") and "deletionTimestamp" not in pod["metadata"]}
+
+
+def of_node(one) -> dict:
+    """`one`: the Carve of a node. Its own words, as the checker reads them."""
+    node = one.node
+    records, notes = read_node.journal((node.folder / "var-lib/carve/journal.d/journal").read_text())
+    file = node.folder / "var-lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    return {"resources": read_node.pod_resources(node.outside("/var/lib/kubelet/pod-resources/kubelet.sock")),
+            "checkpoint": read_node.checkpoint(file.read_text()), "journal": records, "notes": notes,
+            "devices": read_node.devices(node.outside("/run/cdi")), "inspect": one.inspect(), "left": left(one)}
+
+
+def left(one) -> list:
+    """What a node keeps for slices besides the journal: folders, pages, processes with a card open."""
+    found = [f"process {p['pid']} ({p['name']}) with a card" for p in one.living()]
+    for folder in ("/run/carve/slices", "/run/carve/arbiter/pages", "/run/carve/whole"):
+        path = one.node.outside(folder)
+        found += [f"{folder}/{entry.name}" for entry in (path.iterdir() if path.is_dir() else ())]
+    return found
+
+
+def gather(ring, carves) -> dict:
+    """Everything, as checker/views.py takes it."""
+    kube = ring.kube()
+    physical = {card["uuid"]: card["total_bytes"] for one in carves for card in one.truth("cards")["cards"]}
+    gpus = kube.list("GPU", None)
+    for gpu in gpus:        # of nodes without a driver the object is all there is
+        physical.setdefault(gpu["spec"]["uuid"], gpu["spec"]["memory"])
+    return {"nodes": {one.node.name: of_node(one) for one in carves}, "ledgers": ledgers(ring), "gpus": gpus,
+            "pods": kube.list("Pod"), "physical": physical}
+
+
+def look_now(ring, pod, part, allocate) -> dict:
+    """What a new process in a running container sees, and the driver's answer when it asks for so many bytes."""
+    done = ring.kubectl("exec", "-n", pod["metadata"]["namespace"], pod["metadata"]["name"], "-c", part, "--",
+                        "ring-look", "allocate", allocate)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def look_into_all(ring, wanted) -> list:
+    """[(pod, container, bytes to ask for)] -> what look_now() says, in the same order."""
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(lambda one: look_now(ring, *one), wanted))
