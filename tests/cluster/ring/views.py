@@ -60,15 +60,18 @@ def left(one) -> list:
     return found
 
 
+def physical(carves) -> dict:
+    """card -> bytes, as the driver counts them."""
+    return {card["uuid"]: card["total_bytes"] for one in carves for card in one.truth("cards")["cards"]}
+
+
 def gather(ring, carves) -> dict:
     """Everything, as checker/views.py takes it."""
     kube = ring.kube()
-    physical = {card["uuid"]: card["total_bytes"] for one in carves for card in one.truth("cards")["cards"]}
     gpus = kube.list("GPU", None)
-    for gpu in gpus:        # of nodes without a driver the object is all there is
-        physical.setdefault(gpu["spec"]["uuid"], gpu["spec"]["memory"])
+    sizes = {gpu["spec"]["uuid"]: gpu["spec"]["memory"] for gpu in gpus}    # of nodes without a driver all there is
     return {"nodes": {one.node.name: of_node(one) for one in carves}, "ledgers": ledgers(ring), "gpus": gpus,
-            "pods": kube.list("Pod"), "physical": physical}
+            "pods": kube.list("Pod"), "physical": {**sizes, **physical(carves)}}
 
 
 def look_now(ring, pod, part, allocate) -> dict:

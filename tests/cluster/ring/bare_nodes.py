@@ -1,0 +1,39 @@
+"""Nodes that exist at the API server only: a Node and its GPU objects as an agent would have written them, no kubelet.
+
+Control and the scheduler place pods there as anywhere; such a pod stays Pending, and is deleted with grace 0.
+"""
+import copy
+import uuid
+
+LABEL = "ring.test/bare"
+
+
+def make(kube, like: str, count: int) -> list:
+    """As many nodes with cards of their own, after the picture of a real one; their names."""
+    model = kube.get("Node", like)
+    cards = [gpu for gpu in kube.list("GPU", None) if gpu["spec"]["nodeName"] == like]
+    names = [f"bare-{i}" for i in range(1, count + 1)]
+    for name in names:
+        sizes = {key: copy.deepcopy(model["status"][key]) for key in ("capacity", "allocatable")}
+        # No label of an operating system: no DaemonSet is for it.
+        made = kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {
+            "kubernetes.io/hostname": name, LABEL: "true"}}, "spec": {}, "status": {
+                **sizes, "conditions": [{"type": "Ready", "status": "True", "reason": "Ring"}]}})
+        for number, card in enumerate(cards):
+            own = "GPU-" + str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.{number}"))
+            gpu = {"apiVersion": card["apiVersion"], "kind": "GPU",
+                   "metadata": {"name": f"{name}.{own.lower()}", "ownerReferences": [{
+                       "apiVersion": "v1", "kind": "Node", "name": name, "uid": made["metadata"]["uid"]}]},
+                   "spec": {**card["spec"], "nodeName": name, "uuid": own}}
+            kube.create(gpu)
+            status = {**card["status"], "holders": [], "allocated": {}, "free": card["status"]["capacity"]}
+            kube.patch("GPU", gpu["metadata"]["name"], {"status": status}, sub="status")
+    return names
+
+
+def remove(kube, names) -> None:
+    for gpu in kube.list("GPU", None):
+        if gpu["spec"]["nodeName"] in names:
+            kube.delete("GPU", gpu["metadata"]["name"])
+    for name in names:
+        kube.delete("Node", name)

@@ -1,0 +1,120 @@
+"""What befalls a cluster: one of its processes is killed, or stops for a while and goes on. What runs in a container is
+started again by the kubelet, the others by a supervisor here, as an init system does."""
+import contextlib
+import os
+import signal
+import threading
+import time
+
+from . import carve
+from .kube import wait_for
+from .testing import RingTest
+
+PARTS = ("leader", "agent", "arbiter", "kubelet", "containerd", "apiserver")
+
+
+def main_process(container_id: str) -> int:
+    """The process of a container whose parent is not in it."""
+    members = RingTest.pids_of(container_id.partition("://")[2])
+    for pid in members:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            if int(stat.read().rpartition(")")[2].split()[1]) not in members:
+                return pid
+    raise LookupError(f"no process in container {container_id}")
+
+
+class Supervisor:
+    """An init system for kubelets, containerds and the API server of a ring: what has ended is started again, whatever
+    it ended of (a kubelet ends by itself when it finds no containerd)."""
+    PAUSE = 1.0
+
+    def __init__(self, ring):
+        self.ring = ring
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self):
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self):
+        while not self._stop.wait(self.PAUSE):
+            if self.ring.state.pid("apiserver") is None:
+                self.ring.start_api_server()
+            for node in self.ring.nodes:
+                if node.pid("containerd") is None:
+                    node.start_containerd()
+                if node.pid("kubelet") is None:
+                    node.start_kubelet()
+
+
+class Faults:
+    """Kills and stops parts of a ring that has all of Carve. Which one of several: by the dice."""
+
+    def __init__(self, ring, dice, say=print):
+        self.ring, self.dice, self.say = ring, dice, say
+        self.kube = ring.kube()
+        self.done = {}                      # (part, "kill" or "stop") -> how often
+        self._stops = []                    # threads that will let something go on
+
+    def _pod_process(self, pod) -> int:
+        return main_process(pod["status"]["containerStatuses"][0]["containerID"])
+
+    def find(self, part, node) -> int:
+        """The process; LookupError while there is none."""
+        if part == "apiserver":
+            pid = self.ring.state.pid("apiserver")
+        elif part in ("kubelet", "containerd"):
+            pid = node.pid(part)
+        else:
+            pods = [pod for pod in self.kube.list("Pod", carve.NAMESPACE) if "deletionTimestamp" not in pod["metadata"]]
+            if part == "leader":
+                holder = self.kube.get("Lease", "carve-control", carve.NAMESPACE)["spec"]["holderIdentity"]
+                wanted = [pod for pod in pods if pod["metadata"]["name"] == holder.partition("_")[0]]
+            else:
+                wanted = [pod for pod in pods if pod["metadata"]["name"].startswith(f"carve-{part}-") and
+                          pod["spec"].get("nodeName") == node.name]
+            pid = self._pod_process(wanted[0]) if wanted else None
+        if pid is None:
+            raise LookupError(f"{part} is not there")
+        return pid
+
+    def _pinned(self, part, node):
+        """A handle of the process as soon as there is one: its number may be another's a moment later."""
+        def found():
+            with contextlib.suppress(LookupError, KeyError, IndexError, OSError):
+                return os.pidfd_open(self.find(part, node))
+        return wait_for(f"{part} on {node.name} to be there", 90, found, every=0.2)
+
+    def kill(self, part) -> None:
+        node = self.dice.choice(self.ring.nodes)
+        handle = self._pinned(part, node)
+        self._note("kill", part, node)
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        os.close(handle)
+
+    def stop(self, part, seconds) -> None:
+        """SIGSTOP; goes on by itself after so many seconds."""
+        node = self.dice.choice(self.ring.nodes)
+        handle = self._pinned(part, node)
+        self._note("stop", part, node)
+        signal.pidfd_send_signal(handle, signal.SIGSTOP)
+
+        def go_on():
+            time.sleep(seconds)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGCONT)
+            os.close(handle)
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        self._stops.append(thread)
+
+    def wait_all_go_on(self) -> None:
+        for thread in self._stops:
+            thread.join()
+        self._stops.clear()
+
+    def _note(self, what, part, node) -> None:
+        self.done[(part, what)] = self.done.get((part, what), 0) + 1
+        self.say(f"{what} {part}" + (f" of {node.name}" if part not in ("leader", "apiserver") else ""))
