@@ -10,6 +10,7 @@
 
 #include "app/control/testing/json_patch.h"
 #include "codec/kubeconfig/kubeconfig.h"
+#include "codec/record.h"
 
 namespace carve::control {
 namespace {
@@ -381,6 +382,24 @@ TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
           << key;
     }
   }
+}
+
+/// The API server reads the epoch out of the record's text.
+TEST(Manifests, KnowWhereTheEpochStandsInARecord) {
+  const std::string policy = deployed("leader-policy.yaml");
+  EXPECT_EQ(occurrences(policy, "startsWith('{\"v\":1,\"epoch\":')"), 1U);
+  EXPECT_EQ(occurrences(policy, "int(variables.record.substring(15).split(',')[0])"), 1U);
+  EXPECT_EQ(occurrences(policy, "'" + std::string(codec::kRecordAnnotation) + "'"), 3U);
+  Record record;
+  record.epoch = 17;
+  record.owner = {OwnerKind::kPod, "u"};
+  RecordPart part;
+  part.part = "c";
+  part.cards.push_back({CardId("GPU-1"), Bytes::gib(1), CoreShare(10)});
+  record.parts.push_back(part);
+  const auto text = codec::encode_record(record);
+  ASSERT_TRUE(text);
+  EXPECT_THAT(*text, ::testing::StartsWith("{\"v\":1,\"epoch\":17,"));
 }
 
 json::object random_container(const std::string& name) {

@@ -1,7 +1,8 @@
 """`carve control` as a process, before the real API server, with no more rights than its manifest gives it.
 
 Two replicas in a namespace of their own: they agree on the certificates, one leads, and another does when it ends or is
-killed. Who asks what is tried with certificates as openssl and Python's ssl see them. Pods are for other scenarios.
+killed; what a past leader decided is refused, however late it arrives. Who asks what is tried with certificates as openssl
+and Python's ssl see them. Pods that run are for other scenarios.
 """
 import base64
 import http.client
@@ -12,13 +13,16 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
-from ring.kube import wait_for  # noqa: E402
-from ring.testing import RingTest, main  # noqa: E402
+from ring.binder import RECORD  # noqa: E402
+from ring.kube import ApiError, wait_for  # noqa: E402
+from ring.stall import Stall  # noqa: E402
+from ring.testing import RingTest, main, pod  # noqa: E402
 
 DEPLOY = HERE.parent.parent / "deploy"
 SPACE = "control-process"
@@ -107,20 +111,24 @@ class ControlProcess(RingTest):
                 cls.kube.create(object_)
 
     @classmethod
-    def access(cls):
+    def access(cls, port=None):
+        """A kubeconfig of control's account. port: of the loopback, instead of the ring's own door."""
         token = cls.kube.request("POST", cls.kube.path("ServiceAccount", "carve-control", SPACE, "token"), {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": 3600}})["status"]["token"]
         view = json.loads(cls.ring.kubectl("config", "view", "--raw", "--flatten", "-o", "json").stdout)
+        if port:
+            view["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
         view["users"] = [{"name": "control", "user": {"token": token}}]
         view["contexts"] = [{"name": "x", "context": {"cluster": view["clusters"][0]["name"], "user": "control"}}]
         view["current-context"] = "x"
-        file = cls.folder / "kubeconfig"
+        file = cls.folder / f"kubeconfig-{port}"
         file.write_text(json.dumps(view), encoding="utf-8")
         return file
 
-    def start(self, name):
-        replica = Replica(self.ring.build / "bin" / "carve", self.kubeconfig, self.folder, f"{name}-{self.name()}")
+    def start(self, name, kubeconfig=None):
+        replica = Replica(self.ring.build / "bin" / "carve", kubeconfig or self.kubeconfig, self.folder,
+                          f"{name}-{self.name()}")
 
         def end():
             if replica.process.poll() is None:
@@ -200,6 +208,97 @@ class ControlProcess(RingTest):
         again = self.start("c")
         wait_for("a new one ready", 20, again.ready)
         self.assertFalse(again.leads())
+
+    # --- two leaders at once -------------------------------------------------------------------------------------
+
+    def fence(self):
+        """deploy/control/leader-policy.yaml for this namespace's control."""
+        rendered = self.ring.kubectl("create", "--dry-run=client", "-o", "json", "-f",
+                                     DEPLOY / "control" / "leader-policy.yaml").stdout
+        rendered = rendered.replace("carve-system", SPACE).replace("carve-leader.elasticgpu.io", SPACE)
+        self.ring.kubectl("apply", "-f", "-", input=rendered)
+        self.addCleanup(self.ring.kubectl, "delete", "--ignore-not-found", "-f", "-", input=rendered)
+        control = self.ring.kube()
+        control.headers = {"Impersonate-User": f"system:serviceaccount:{SPACE}:carve-control"}
+
+        def in_force():
+            try:
+                control.request("POST", control.path("Pod", "none", sub="binding", dryRun="All"), self.binding("none"))
+            except ApiError as error:
+                return "a past leader" in str(error)
+        wait_for("the policy in force", 30, in_force, every=0.5)
+
+    @staticmethod
+    def binding(name):
+        return {"apiVersion": "v1", "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"},
+                "metadata": {"name": name, "namespace": "default", "annotations": {RECORD: '{"v":1,"epoch":0,"owner":{}}'}}}
+
+    def card(self):
+        """A node that exists at the API server only, with one card of 16 GiB; its name."""
+        node = self.name("node")
+        size = {"elasticgpu.io/gpu-memory": "16384", "elasticgpu.io/gpu-core": "100"}
+        self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+        uuid = f"GPU-{node}"
+        self.create({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "metadata": {"name": f"{node}.{uuid.lower()}"},
+                     "spec": {"index": 0, "uuid": uuid, "memory": 16 << 30, "nodeName": node, "vendor": "nvidia",
+                              "doors": ["slots"]}})
+        self.kube.patch("GPU", f"{node}.{uuid.lower()}", {"status": {
+            "state": "Healthy", "capacity": size, "allocatable": size, "free": size, "holders": []}}, sub="status")
+        return node
+
+    def asking(self):
+        """A pod for 10 GiB that no scheduler looks at."""
+        made = pod(self.name(), schedulerName="nobody")
+        made["spec"]["containers"][0]["resources"] = {"limits": {"aliyun.com/gpu-mem": "10"}}
+        made = self.kube.create(made)
+        self.addCleanup(self.kube.delete, "Pod", made["metadata"]["name"], grace=0)
+        return made["metadata"]
+
+    @staticmethod
+    def bind(replica, context, meta, node):
+        """What kube-scheduler asks; the words of the refusal, empty: bound."""
+        status, text = replica.ask(context, "POST", "/scheduler/bind", json.dumps({
+            "PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node}))
+        return json.loads(text).get("Error", "") if status == 200 else f"{status} {text}"
+
+    def test_what_a_past_leader_decided_is_refused_however_late_it_arrives(self):
+        """A leader has decided and sent its Binding; before that arrives the leader stands still, another leads and
+        gives the same room to another pod."""
+        stall = Stall(self.ring, lambda line: "/binding" in line)
+        self.addCleanup(stall.close)
+        old = self.start("old", self.access(stall.port))
+        wait_for("the old one leads", 30, lambda: old.ready() and old.leads())
+        new = self.start("new")
+        wait_for("the new one ready", 30, new.ready)
+        self.fence()
+        context, node = self.context(), self.card()
+        first, second = self.asking(), self.asking()
+        wait_for("the card is known", 20, lambda: node in new.ask(context, "GET", "/v1/cluster")[1] and
+                 node in old.ask(context, "GET", "/v1/cluster")[1])
+        said = []
+
+        def ask():
+            try:
+                said.append(self.bind(old, context, first, node))
+            except OSError as error:        # it stands still
+                said.append(str(error))
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        self.assertTrue(stall.waiting.wait(10), "the old leader sends its Binding")
+        old.process.send_signal(signal.SIGSTOP)
+        wait_for("the new one leads", 20, new.leads)
+        self.assertEqual(self.bind(new, context, second, node), "")
+        stall.release()
+        wait_for("the API server's answer to the old Binding", 20, lambda: stall.answers)
+        old.process.send_signal(signal.SIGCONT)
+        asking.join(20)
+        on = [self.kube.get("Pod", one["name"])["spec"].get("nodeName") for one in (first, second)]
+        self.assertEqual(on, [None, node], stall.answers)
+        self.assertIn(" 403 ", stall.answers[0])
+        self.assertIn("a past leader of carve-control", stall.answers[0])
+        self.assertTrue(said and said[0], "the old leader does not say that it bound the pod")
+        self.assertIn("no room", self.bind(new, context, first, node))
+        wait_for("the old one knows that it does not lead", 10, lambda: not old.leads())
 
 
 if __name__ == "__main__":
