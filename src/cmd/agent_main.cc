@@ -29,6 +29,7 @@
 #include "codec/health/xid_policy_text.h"
 #include "adapter/kube/kube_client.h"
 #include "adapter/kubelet/runtime_asked.h"
+#include "cmd/agent_port.h"
 #include "cmd/arbiter_main.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
@@ -298,6 +299,12 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     const std::jthread reaping([&](const std::stop_token& stop) { agent.run_reaper(stop); });
     const std::jthread watching([&](const std::stop_token& stop) { agent.run_watch(clock, stop); });
     const std::jthread judging([&](const std::stop_token& stop) { agent.run_health(stop); });
+    std::unique_ptr<http::Server> port;
+    if (node_agent && !node.listen.empty()) {
+      auto opened = open_agent_port(node.listen, agent, node.name, log);
+      if (!opened) log.warn("nobody can read metrics here", {{"listen", node.listen}, {"error", opened.error().what}});
+      if (opened) port = std::move(*opened);
+    }
     std::atomic<bool> failed = false;
     std::jthread kubelet;
     if (*doors) {

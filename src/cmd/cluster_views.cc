@@ -1,11 +1,17 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "adapter/api/messages.h"
 #include "adapter/kube/kube_client.h"
+#include "app/cli/cluster/doctor.h"
 #include "app/cli/cluster/explain.h"
 #include "app/cli/cluster/inspect.h"
 #include "app/cli/cluster/questions.h"
+#include "app/cli/cluster/top.h"
+#include "app/cli/doctor.h"
+#include "codec/host/findings.h"
 #include "cmd/cluster_config.h"
+#include "cmd/live.h"
 #include "cmd/options.h"
 #include "codec/cluster/notes.h"
 #include "codec/views/yaml.h"
@@ -75,6 +81,37 @@ int inspect_cluster(const ClusterOptions& options) {
   return answer(
       options, [&](const cli::ClusterAccess& access) { return cli::ask_cluster(access, options.name); },
       [&](const codec::ClusterView& view) { return cli::render_cluster(view, options.output == "wide"); });
+}
+
+int top_cluster(const ClusterOptions& options, const ViewOptions& how) {
+  SystemClock clock;
+  Log log;
+  const auto file = kubeconfig_of(options.kubeconfig);
+  auto api = kube::open(file, clock, log);
+  if (!api) return report(fail_in("kubeconfig " + file, api.error()).value());
+  return show_live(how, [&]() -> Result<std::string> {
+    CARVE_TRY(const auto nodes, cli::ask_agents(**api, options.name, api::view_of_json));
+    return how.output == "json" ? api::to_json(nodes) + "\n" : cli::render_cluster_top(nodes);
+  });
+}
+
+int doctor_cluster(const ClusterOptions& options) {
+  SystemClock clock;
+  Log log;
+  const auto file = kubeconfig_of(options.kubeconfig);
+  auto api = kube::open(file, clock, log);
+  if (!api) return report(fail_in("kubeconfig " + file, api.error()).value());
+  const ClusterConfig config = config_of(**api);
+  const auto policy = policy_named(config.policy);
+  if (!policy) return report(policy.error());
+  const auto facts = cli::look_at_cluster({**api, clock, log, config.dialects(), **policy}, config.scheduler);
+  if (!facts) return report(facts.error());
+  const auto findings = cli::diagnose_cluster(*facts);
+  if (options.output == "json")
+    std::printf("%s\n", codec::to_json(findings).c_str());
+  else
+    std::printf("%s", cli::render_findings(findings, std::nullopt).c_str());
+  return cli::anything_wrong(findings) ? kExitFailed : kExitOk;
 }
 
 int explain_pod(const ClusterOptions& options) {

@@ -18,7 +18,7 @@ struct Everything {
   RunOptions run;
   SliceOptions create, remove, list;
   ViewOptions inspect, top, doctor, version;
-  ClusterOptions cluster, explain;
+  ClusterOptions cluster, explain, top_of, doctor_of;
   ControlOptions control;
   ProbeOptions probe;
   HostOptions agent, arbiter;
@@ -130,6 +130,10 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
                   "extended resources to keep on the Node, only where admission turns them into slots; without: as "
                   "--cluster-config says, else none")
       ->type_name("LIST");
+  app->add_option("--listen", node->listen,
+                  "where metrics and `carve top --cluster` are answered, over plain HTTP and to read only; without: "
+                  "nowhere")
+      ->type_name("[ADDRESS]:PORT");
   app->add_option("--instance", node->instance, "a word of this agent's own in its sockets' names: the pod's UID")
       ->type_name("WORD");
 }
@@ -271,18 +275,28 @@ void view_commands(CLI::App& app, Everything& all) {
   auto* top = app.add_subcommand("top", "who uses what now: wanted and delivered memory and compute");
   host_flags(top, &all.top.host, false);
   output_flag(top, &all.top.output, {"text", "json"});
+  top->add_flag("--cluster", all.top_of.wanted, "the whole cluster; `kubectl carve top` means that anyway");
+  kubeconfig_flag(top, &all.top_of);
+  top->add_option("NODE", all.top_of.name, "with --cluster: only this node's cards");
   top->add_flag("--once", all.top.once, "print once and exit");
   top->add_option("--every", all.top.every, "time between two pictures")
       ->type_name("TIME")
       ->capture_default_str();
-  top->footer("Examples:\n  carve top\n  carve top --once\n  carve top --once -o json");
+  top->footer(
+      "Examples:\n  carve top\n  carve top --once\n  carve top --once -o json\n  carve top --cluster\n"
+      "  kubectl carve top n1 --once");
   auto* doctor = app.add_subcommand(
       "doctor", "what is wrong on this host, why, and what helps; exit code 1 if anything");
   host_flags(doctor, &all.doctor.host, true);
   output_flag(doctor, &all.doctor.output, {"text", "json"});
   doctor->add_flag("--node", all.doctor.node,
                    "this is a node of Kubernetes: driver, engines, kubelet and container devices too");
-  doctor->footer("Examples:\n  carve doctor\n  carve doctor --node\n  carve doctor --node --host-root /host -o json");
+  doctor->add_flag("--cluster", all.doctor_of.wanted,
+                   "Carve in a whole cluster, as the API server shows it; `kubectl carve doctor` means that anyway");
+  kubeconfig_flag(doctor, &all.doctor_of);
+  doctor->footer(
+      "Examples:\n  carve doctor\n  carve doctor --node\n  carve doctor --node --host-root /host -o json\n"
+      "  carve doctor --cluster\n  kubectl carve doctor");
   auto* probe = app.add_subcommand("probe", "whether agent or arbiter answers, for a pod's probes; exit code 1 if not");
   host_flags(probe, &all.probe.host, false);
   probe->add_option("PROCESS", all.probe.what, "agent or arbiter")->required()->check([](const std::string& value) {
@@ -365,6 +379,22 @@ int inspect_here_or_there(Everything& all) {
   return inspect(all.inspect);
 }
 
+int top_here_or_there(Everything& all) {
+  if (all.top_of.wanted || !all.top_of.kubeconfig.empty()) return top_cluster(all.top_of, all.top);
+  if (!all.top_of.name.empty())
+    return report({Code::kInvalidArgument, "top: a node is named, but not --cluster"}, kExitUsage);
+  return top(all.top);
+}
+
+int doctor_here_or_there(Everything& all) {
+  if (!all.doctor_of.wanted && all.doctor_of.kubeconfig.empty()) return doctor(all.doctor);
+  if (all.doctor.node)
+    return report({Code::kInvalidArgument, "doctor: --node is this host, --cluster is all of them: one of the two"},
+                  kExitUsage);
+  all.doctor_of.output = all.doctor.output;
+  return doctor_cluster(all.doctor_of);
+}
+
 int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything& all) {
   struct Row {
     const char* name;
@@ -381,8 +411,8 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
       {"delete", &all.remove.host, [&] { return slice_delete(all.remove); }},
       {"list", &all.list.host, [&] { return slice_list(all.list); }},
       {"inspect", &all.inspect.host, [&] { return inspect_here_or_there(all); }},
-      {"top", &all.top.host, [&] { return top(all.top); }},
-      {"doctor", &all.doctor.host, [&] { return doctor(all.doctor); }},
+      {"top", &all.top.host, [&] { return top_here_or_there(all); }},
+      {"doctor", &all.doctor.host, [&] { return doctor_here_or_there(all); }},
       {"probe", &all.probe.host, [&] { return probe(all.probe); }},
       {"version", &all.version.host, [&] { return version(all.version); }},
   };
@@ -438,7 +468,8 @@ int carve_main(int argc, char** argv) {
       "  carve run --memory 4Gi --cores 30 -- python train.py\n  carve top");
   Everything all;
   const std::string called = argc > 0 ? argv[0] : "";
-  all.cluster.wanted = called.substr(called.rfind('/') + 1) == "kubectl-carve";
+  const bool of_kubectl = called.substr(called.rfind('/') + 1) == "kubectl-carve";
+  all.cluster.wanted = all.top_of.wanted = all.doctor_of.wanted = of_kubectl;
   server_commands(app, all);
   client_commands(app, all);
   control_command(app, all);

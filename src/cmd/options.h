@@ -121,6 +121,7 @@ struct NodeOptions {
   std::string kubelet_dir = "/var/lib/kubelet";
   std::string runtime_socket;  // of the container runtime; empty: where they usually have it
   std::string totals;          // extended resources to keep on the Node, as a list; empty: the same way
+  std::string listen;    // metrics and views, to read; empty: nowhere
   std::string instance;  // in the names of the DRA door's sockets: two agents during an upgrade
 };
 
@@ -135,6 +136,8 @@ int slice_delete(const SliceOptions& options);
 int slice_list(const SliceOptions& options);
 int inspect(const ViewOptions& options);
 int run_control(const ControlOptions& options);
+int top_cluster(const ClusterOptions& options, const ViewOptions& how);
+int doctor_cluster(const ClusterOptions& options);
 int inspect_cluster(const ClusterOptions& options);
 int explain_pod(const ClusterOptions& options);
 int top(const ViewOptions& options);

@@ -6,7 +6,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -22,14 +21,12 @@
 #include "adapter/process/text_file.h"
 #include "app/cli/doctor.h"
 #include "app/cli/node/node_checks.h"
+#include "cmd/live.h"
 #include "cmd/options.h"
 #include "codec/host/findings.h"
 
 namespace carve::cmd {
 namespace {
-
-volatile std::sig_atomic_t interrupted = 0;
-void on_signal(int) { interrupted = 1; }
 
 int number_in(const std::string& path, int otherwise) {
   const auto text = read_text(path, 32);
@@ -108,36 +105,11 @@ int inspect(const ViewOptions& options) {
 }
 
 int top(const ViewOptions& options) {
-  const auto every = parse_duration("--every", options.every);
-  if (!every) return report(every.error());
-  if (every->count() < 100) {
-    return report({Code::kInvalidArgument, "--every: " + options.every + " is below 100ms"});
-  }
   api::Client agent(options.host.agent_socket());
-  const bool live = !options.once && options.output == "text" && ::isatty(STDOUT_FILENO) != 0;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  if (live) std::printf("\x1b[?1049h\x1b[?25l");
-  int code = kExitOk;
-  while (interrupted == 0) {
-    const auto view = agent.view({});
-    if (live) std::printf("\x1b[H\x1b[2J");
-    if (!view && !live) {
-      code = report(view.error());
-      break;
-    }
-    if (options.output == "json") {
-      std::printf("%s\n", api::to_json(*view).c_str());
-    } else {
-      std::printf("%s", view ? cli::render_top(*view).c_str() : (view.error().what + "\n").c_str());
-    }
-    std::fflush(stdout);
-    if (options.once) break;
-    timespec pause = {every->count() / 1000, every->count() % 1000 * 1'000'000};
-    ::nanosleep(&pause, nullptr);
-  }
-  if (live) std::printf("\x1b[?25h\x1b[?1049l");
-  return code;
+  return show_live(options, [&]() -> Result<std::string> {
+    CARVE_TRY(const auto view, agent.view({}));
+    return options.output == "json" ? api::to_json(view) + "\n" : cli::render_top(view);
+  });
 }
 
 int doctor(const ViewOptions& options) {

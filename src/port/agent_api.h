@@ -131,6 +131,13 @@ struct AgentView {
   std::vector<EventView> events;
 };
 
+/// What one node of a cluster said of itself, or why it said nothing.
+struct NodeView {
+  std::string node;
+  std::optional<AgentView> view;
+  std::string error;  // where there is no view
+};
+
 /// Everything the agent can be asked for. Implemented by the agent, and by its client over the socket (where
 /// the kernel tells who asks and `caller` is ignored). Safe from any thread.
 ///   errors  kPermissionDenied: this user may not; kUnavailable: the agent, the arbiter or the driver is away

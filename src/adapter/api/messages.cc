@@ -211,4 +211,31 @@ Result<AgentView> decode_view_reply(std::string_view bytes) {
 std::string to_json(const AgentView& view) { return pretty(value_of(view)); }
 std::string to_json(const Grant& grant) { return pretty(value_of(grant)); }
 
+std::string to_json(const std::vector<NodeView>& nodes) {
+  json::array all;
+  for (const auto& one : nodes) {
+    json::object object{{"node", one.node}};
+    if (one.view)
+      object["agent"] = value_of(*one.view);
+    else
+      object["error"] = one.error;
+    all.push_back(std::move(object));
+  }
+  return pretty(json::object{{"nodes", std::move(all)}});
+}
+
+std::string public_json(AgentView view) {
+  view.events.clear();
+  for (auto& card : view.cards) {
+    for (auto& process : card.foreign) process.command.clear();
+  }
+  for (auto& slice : view.slices) slice.processes.clear();
+  return json::serialize(value_of(view));
+}
+
+Result<AgentView> view_of_json(std::string_view text) {
+  CARVE_TRY(const auto value, parse(text));
+  return view_from(value);
+}
+
 }  // namespace carve::api

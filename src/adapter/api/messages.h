@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "port/agent_api.h"
@@ -39,5 +40,13 @@ struct ApiRequest {
 /// The view and the grant for `-o json`: the same members as on the wire, indented.
 [[nodiscard]] std::string to_json(const AgentView& view);
 [[nodiscard]] std::string to_json(const Grant& grant);
+/// {"nodes":[{"node", "agent": the view} or {"node", "error"}, …]}
+[[nodiscard]] std::string to_json(const std::vector<NodeView>& nodes);
+
+/// The view without what its node's people run: no process, no event. What anybody may read who reaches the agent.
+[[nodiscard]] std::string public_json(AgentView view);
+/// Of such a text.
+///   errors  kInvalidArgument names the member
+[[nodiscard]] Result<AgentView> view_of_json(std::string_view text);
 
 }  // namespace carve::api

@@ -4,21 +4,11 @@
 
 #include <map>
 
+#include "app/cli/cells.h"
 #include "app/cli/table.h"
 
 namespace carve::cli {
 namespace {
-
-std::string short_uuid(const std::string& uuid) { return clipped(uuid, 16); }
-
-std::string memory(Bytes bytes) { return bytes == Bytes::max() ? "?" : to_human(bytes); }
-
-std::string of(Bytes used, Bytes limit) { return memory(used) + " / " + memory(limit); }
-
-std::string share_text(const SliceView& slice, const SliceCardView& card) {
-  if (slice.whole) return "whole";
-  return fmt::format("{} {}", card.compute.hundredths(), to_string(slice.share));
-}
 
 std::string head(const AgentView& view) {
   std::string text =
@@ -70,7 +60,7 @@ std::string render_inspect(const AgentView& view) {
     for (const auto& slice : view.slices) {
       for (const auto& held : slice.cards) {
         if (held.card != card.card.id.str()) continue;
-        rows.push_back({slice.id, slice.kind, memory(held.limit), share_text(slice, held),
+        rows.push_back({slice.id, slice.kind, memory_cell(held.limit), wanted_cell(slice, held),
                         std::string(to_string(slice.priority)), std::to_string(slice.uid), slice.state,
                         clipped(slice.name, 40)});
       }
@@ -78,7 +68,7 @@ std::string render_inspect(const AgentView& view) {
     if (rows.size() > 1) out += aligned(rows, {2}, "  ");
     for (const auto& process : card.foreign) {
       out += fmt::format("  outside any slice: process {} ({}) holds {}\n", process.pid, process.command,
-                         memory(process.memory));
+                         memory_cell(process.memory));
     }
   }
   if (view.waiting > 0) out += fmt::format("\n{} request(s) wait for a place\n", view.waiting);
@@ -93,20 +83,20 @@ std::string render_top(const AgentView& view) {
                                                       : static_cast<double>(card.used.count()) /
                                                             static_cast<double>(card.card.memory.count());
     out += fmt::format("  memory {} {}   compute {} {} %   {} °C   {} W\n", bar(used, 20),
-                       of(card.used, card.card.memory), bar(card.utilization_percent / 100.0, 20),
+                       used_cell(card.used, card.card.memory), bar(card.utilization_percent / 100.0, 20),
                        card.utilization_percent, card.temperature_c, card.power_mw / 1000);
     std::vector<std::vector<std::string>> rows = {{"SLICE", "PID", "COMMAND", "MEMORY USED / LIMIT",
                                                    "COMPUTE WANTED", "DELIVERED", "NVML SM", "STATE"}};
     for (const auto& slice : view.slices) {
       for (const auto& held : slice.cards) {
         if (held.card != card.card.id.str()) continue;
-        rows.push_back({slice.id, "", clipped(slice.name, 24), of(held.used, held.limit),
-                        share_text(slice, held), fmt::format("{:.1f} %", held.delivered_percent), "",
+        rows.push_back({slice.id, "", clipped(slice.name, 24), used_cell(held.used, held.limit),
+                        wanted_cell(slice, held), fmt::format("{:.1f} %", held.delivered_percent), "",
                         slice.state});
         for (const auto& process : slice.processes) {
           if (!process.card.empty() && process.card != held.card) continue;
           rows.push_back({"", std::to_string(process.pid), clipped(process.command, 24),
-                          process.card.empty() ? "-" : memory(process.memory), "", "",
+                          process.card.empty() ? "-" : memory_cell(process.memory), "", "",
                           process.card.empty() ? "-" : fmt::format("{} %", process.sm_percent),
                           process.card.empty() || process.registered || slice.whole ? "" : "not registered"});
         }
@@ -114,7 +104,7 @@ std::string render_top(const AgentView& view) {
     }
     for (const auto& process : card.foreign) {
       rows.push_back({"(no slice)", std::to_string(process.pid), clipped(process.command, 24),
-                      memory(process.memory), "", "", fmt::format("{} %", process.sm_percent), "foreign"});
+                      memory_cell(process.memory), "", "", fmt::format("{} %", process.sm_percent), "foreign"});
     }
     if (rows.size() > 1) out += aligned(rows, {1, 3, 5, 6}, "  ");
   }
@@ -132,8 +122,8 @@ std::string render_slices(const AgentView& view) {
       {"SLICE", "KIND", "CARD", "MEMORY LIMIT", "COMPUTE", "PRIORITY", "USER", "STATE", "NAME"}};
   for (const auto& slice : view.slices) {
     for (const auto& held : slice.cards) {
-      rows.push_back({slice.id, slice.kind, short_uuid(held.card), memory(held.limit),
-                      share_text(slice, held), std::string(to_string(slice.priority)),
+      rows.push_back({slice.id, slice.kind, short_uuid(held.card), memory_cell(held.limit),
+                      wanted_cell(slice, held), std::string(to_string(slice.priority)),
                       std::to_string(slice.uid), slice.state, clipped(slice.name, 40)});
     }
   }

@@ -4,6 +4,7 @@
 
 #include "codec/cluster/cluster_node.h"
 #include "codec/cluster/cluster_pod.h"
+#include "codec/cluster/installation.h"
 #include "codec/cluster/lease.h"
 
 // Whatever an object says: an answer or an error, and what was read can be written to.
@@ -11,8 +12,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   using namespace carve::codec;
   static_cast<void>(parse_cluster_node(text));
+  static_cast<void>(parse_workload(text));
+  static_cast<void>(is_ready(text));
+  static_cast<void>(allocatable_of(text, "nvidia.com/gpu"));
+  static_cast<void>(has_authority(text));
+  static_cast<void>(parse_server_version(text));
   if (const auto lease = parse_lease(text)) {
     const auto again = parse_lease(encode_lease(*lease));
+    static_cast<void>(seconds_since_renewal(*lease, 0));
     if (!again || *again != *lease) __builtin_trap();
   }
   if (const auto pod = parse_cluster_pod(text)) {

@@ -1,6 +1,7 @@
 #include "codec/cluster/lease.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "codec/json_read.h"
 
@@ -22,6 +23,12 @@ Result<Lease> parse_lease(std::string_view text) {
   lease.renewed = read::text(value, "spec.renewTime");
   lease.transitions = std::clamp<std::int64_t>(read::number(value, "spec.leaseTransitions"), 0, INT32_MAX - 1);
   return lease;
+}
+
+std::optional<std::int64_t> seconds_since_renewal(const Lease& lease, std::int64_t now_unix_s) {
+  std::tm time{};
+  if (::strptime(lease.renewed.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return std::nullopt;
+  return now_unix_s - ::timegm(&time);
 }
 
 std::string encode_lease(const Lease& lease) {

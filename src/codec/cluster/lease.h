@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,8 @@ struct Lease {
 /// Tolerant.
 ///   errors  kInvalidArgument: no JSON, or without a name
 [[nodiscard]] Result<Lease> parse_lease(std::string_view text);
+/// Seconds since it was renewed, by a clock that may differ from the writer's; nullopt: never, or not a time.
+[[nodiscard]] std::optional<std::int64_t> seconds_since_renewal(const Lease& lease, std::int64_t now_unix_s);
 /// For create and replace; with `version` the server refuses when somebody else wrote meanwhile.
 [[nodiscard]] std::string encode_lease(const Lease& lease);
 

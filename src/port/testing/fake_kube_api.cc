@@ -94,6 +94,7 @@ struct FakeKubeApi::State {
     std::uint64_t version = 0;
   };
   std::map<std::string, Stored> objects;
+  std::map<std::string, std::string> answers;  // by path: what is no object
   struct Step {
     std::string key;
     json object;
@@ -263,6 +264,10 @@ Result<std::optional<FakeKubeApi::Fault>> FakeKubeApi::enter(const std::string& 
 Result<std::string> FakeKubeApi::get(const std::string& path, const Query&) {
   CARVE_TRY(const auto fault, enter("get", path));
   if (fault) return fail(fault->code, path + ": injected failure");
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto there = state_->answers.find(path); there != state_->answers.end()) return there->second;
+  }
   CARVE_TRY(const auto place, parse_place(path));
   const std::lock_guard lock(mutex_);
   const auto found = state_->objects.find(place.key());
@@ -410,6 +415,11 @@ std::string FakeKubeApi::put(const std::string& path, const std::string& body) {
   auto stored = state_->store(place->key(), std::move(object)).dump();
   changed_.notify_all();
   return stored;
+}
+
+void FakeKubeApi::answer(const std::string& path, std::string text) {
+  const std::lock_guard lock(mutex_);
+  state_->answers[path] = std::move(text);
 }
 
 void FakeKubeApi::erase(const std::string& path) {

@@ -60,6 +60,8 @@ class FakeKubeApi final : public KubeApi {
   /// Somebody else's write: makes or replaces the object at `path` ("/api/v1/namespaces/a/pods/b"), past every
   /// fault and unrecorded. Name and namespace are taken from the path. Returns the object as stored.
   std::string put(const std::string& path, const std::string& body);
+  /// What a GET of a path that is no object answers, as it stands ("/version", a proxied pod).
+  void answer(const std::string& path, std::string text);
   /// Somebody else's delete.
   void erase(const std::string& path);
   /// The object as stored, past every fault.

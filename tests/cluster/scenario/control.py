@@ -1,4 +1,5 @@
 """A cluster with all of Carve, installed as a user would: pods ask in three dialects, are placed, limited, explained."""
+import contextlib
 import json
 import os
 import signal
@@ -74,6 +75,14 @@ class ControlTest(RingTest):
         """`carve inspect --cluster` and `carve explain` as a person runs them, with the admin's kubeconfig."""
         return subprocess.run([self.ring.build / "bin" / "carve", command, "--kubeconfig", self.ring.kubeconfig,
                                *arguments], text=True, capture_output=True, check=True).stdout
+
+    def doctor(self):
+        """`carve doctor --cluster`: the ids of what it finds wrong."""
+        self.findings = found = subprocess.run([self.ring.build / "bin" / "carve", "doctor", "--kubeconfig", self.ring.kubeconfig, "-o", "json"],
+                               text=True, capture_output=True)
+        wrong = sorted(one["id"] for one in json.loads(found.stdout) if one["severity"] != "note")
+        self.assertEqual(found.returncode, 1 if wrong else 0, found.stderr)
+        return wrong
 
     def messages(self, made):
         return [message for _, _, message in self.kube.events_of(made)]
@@ -157,6 +166,38 @@ class Admission(admission.Served):
     """The webhook as control serves it."""
 
 
+class Seen(ControlTest):
+    """What a person and a collector see of a whole cluster while it runs."""
+
+    def test_top_shows_what_a_slice_uses_and_the_doctor_finds_nothing(self):
+        name, = self.run_all(asking(self.name(), NATIVE, command=["ring-look", "allocate", str(GIB), "hold", "3600"]))
+        self.look(name)
+        node = self.kube.get("Pod", name)["spec"]["nodeName"]
+        (card, _, _), = self.cards_of(name)["main"]
+        wait_for("its use in carve top", 10, lambda: self.used(node, name) == [(card, 4 * GIB, 30)])
+        table = self.view("top", "--once")
+        self.assertIn(f"default/{name}/main", table)
+        self.assertIn("/ 4 GiB  30 burst", table)
+        agent = next(p["metadata"]["name"] for p in self.kube.list("Pod", carve.NAMESPACE)
+                     if p["metadata"]["name"].startswith("carve-agent-") and p["spec"]["nodeName"] == node)
+        told = self.ring.kubectl("get", "--raw", f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{agent}/proxy/metrics").stdout
+        line, = [row for row in told.splitlines() if row.startswith("carve_slice_memory_limit_bytes{") and f'pod="{name}"' in row]
+        self.assertEqual(float(line.rsplit(" ", 1)[1]), 4 * GIB)
+        self.assertIn(f'uuid="{card}"', line)
+        with contextlib.suppress(AssertionError):
+            wait_for("the doctor finds nothing", 20, lambda: self.doctor() == [])
+        self.assertEqual(self.doctor(), [], self.findings.stdout)
+
+    def used(self, node, name):
+        """(card, limit, cores) of the pod's slices that use memory, by every node's agent."""
+        nodes = json.loads(self.view("top", "--once", "-o", "json"))["nodes"]
+        self.assertEqual(len(nodes), 2)
+        self.assertEqual([one for one in nodes if "agent" not in one], [])
+        return [(held["card"], held["limit_bytes"], held["compute"]) for one in nodes if one["node"] == node
+                for slice_ in one["agent"]["slices"] if slice_["name"] == f"default/{name}/main"
+                for held in slice_["cards"] if held["used_bytes"] >= GIB]
+
+
 class AnotherPlugin(ControlTest):
     def test_a_name_that_another_plugin_serves_is_left_to_it_and_said(self):
         """It stays so for five minutes after that plugin went: the kubelet waits as long for it to come back."""
@@ -227,6 +268,7 @@ class Failures(ControlTest):
         with self.assertRaises(Exception) as refused:
             self.create(asking(self.name(), NATIVE))
         self.assertIn("failed calling webhook", str(refused.exception))
+        self.assertLessEqual({"none-ready", "webhook-down"}, set(self.doctor()))
         self.run_all(pod(self.name()))
 
     def back(self):

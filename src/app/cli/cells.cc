@@ -1,0 +1,20 @@
+#include "app/cli/cells.h"
+
+#include <fmt/core.h>
+
+#include "app/cli/table.h"
+
+namespace carve::cli {
+
+std::string memory_cell(Bytes bytes) { return bytes == Bytes::max() ? "?" : to_human(bytes); }
+
+std::string used_cell(Bytes used, Bytes limit) { return memory_cell(used) + " / " + memory_cell(limit); }
+
+std::string wanted_cell(const SliceView& slice, const SliceCardView& card) {
+  if (slice.whole) return "whole";
+  return fmt::format("{} {}", card.compute.hundredths(), to_string(slice.share));
+}
+
+std::string short_uuid(const std::string& uuid) { return clipped(uuid, 16); }
+
+}  // namespace carve::cli

@@ -1,0 +1,151 @@
+#include "app/cli/cluster/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/cli/doctor.h"
+#include "port/testing/fake_kube_api.h"
+
+namespace carve::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+/// A cluster in which all is well; each test breaks one thing.
+ClusterFacts well() {
+  ClusterFacts facts;
+  facts.server = {"v1.36.3", 36};
+  facts.crd = facts.control_wanted = facts.own_scheduler = true;
+  facts.agents = facts.arbiters = codec::Workload{"carve-agent", 2, 2, 2};
+  facts.control = codec::Workload{"carve-control", 2, 2, 2};
+  facts.scheduler = codec::Workload{"carve-scheduler", 1, 1, 1};
+  facts.leader = "a@10.0.0.1:8443";
+  facts.lease_age_s = 2;
+  facts.lease_seconds = 10;
+  facts.nonsense = "gpu-core: 7777 is above 100";
+  facts.nodes.push_back({"n1", true, true, {{"GPUDriverAbsent", false, "DriverAnswers", ""}}, {}});
+  codec::GpuObject gpu;
+  gpu.node = "n1";
+  gpu.card.health.ok = true;
+  facts.cards.push_back(gpu);
+  return facts;
+}
+
+std::string said(const ClusterFacts& facts) { return render_findings(diagnose_cluster(facts), std::nullopt); }
+
+TEST(ClusterDoctor, NothingIsWrongWhereAllIsWell) { EXPECT_EQ(said(well()), "nothing is wrong\n"); }
+
+TEST(ClusterDoctor, DraAloneIsAWholeInstallation) {
+  auto facts = well();
+  facts.control_wanted = false;
+  facts.control = facts.scheduler = std::nullopt;
+  facts.nonsense = std::nullopt;
+  EXPECT_EQ(said(facts), "nothing is wrong\n");
+}
+
+TEST(ClusterDoctor, EachThingThatIsBrokenIsNamedWithItsFix) {
+  struct Row {
+    const char* id;
+    void (*break_it)(ClusterFacts&);
+    const char* says;
+  };
+  const Row rows[] = {
+      {"kubernetes-too-old", [](ClusterFacts& f) { f.server = {"v1.29.1", 29}; }, "v1.29.1"},
+      {"not-installed", [](ClusterFacts& f) { f.crd = false; }, "Carve is not installed"},
+      {"not-installed", [](ClusterFacts& f) { f.arbiters.reset(); }, "DaemonSet carve-arbiter is not installed"},
+      {"not-installed", [](ClusterFacts& f) { f.control.reset(); }, "Deployment carve-control is not installed"},
+      {"not-installed", [](ClusterFacts& f) { f.scheduler.reset(); }, "Deployment carve-scheduler is not installed"},
+      {"none-ready", [](ClusterFacts& f) { f.control->ready = 0; }, "no pod of Deployment carve-control is ready"},
+      {"none-ready", [](ClusterFacts& f) { f.control = codec::Workload{"carve-control", 0, 0, 0}; }, "0 of 0"},
+      {"not-all-ready", [](ClusterFacts& f) { f.agents->ready = 1; }, "1 of 2"},
+      {"no-leader", [](ClusterFacts& f) { f.leader.clear(); }, "no replica of carve-control leads"},
+      {"no-leader", [](ClusterFacts& f) { f.lease_age_s = 21; }, "renewed its lease 21 s ago"},
+      {"policies-missing", [](ClusterFacts& f) { f.policies_missing = {"p1", "p2"}; }, "missing: p1, p2"},
+      {"webhook-missing", [](ClusterFacts& f) { f.webhooks_missing = {"w1"}; }, "missing: w1"},
+      {"webhook-authority", [](ClusterFacts& f) { f.webhooks_without_authority = {"w1"}; }, "no caBundle in w1"},
+      {"nonsense-admitted", [](ClusterFacts& f) { f.nonsense = ""; }, "was taken"},
+      {"webhook-down", [](ClusterFacts& f) { f.nonsense = "failed calling webhook"; }, "failed calling webhook"},
+      {"node-condition",
+       [](ClusterFacts& f) {
+         f.nodes[0].conditions[0] = {"GPUDriverAbsent", true, "DriverAbsent", "no driver; install it"};
+       },
+       "cause: no driver\n        fix:   install it"},
+      {"agent-not-ready", [](ClusterFacts& f) { f.nodes[0].agent_ready = false; }, "node n1 has cards and no agent"},
+      {"mapped-and-served", [](ClusterFacts& f) { f.nodes[0].mapped_and_served = {"nvidia.com/gpu: 4"}; },
+       "nvidia.com/gpu: 4"},
+      {"card-unhealthy", [](ClusterFacts& f) { f.cards[0].card.health = {false, "XID 79"}; }, "XID 79"},
+      {"conflict",
+       [](ClusterFacts& f) { f.conflicts.push_back({"n1", {Owner{OwnerKind::kPod, "u-1"}, CardId("GPU-0"), "full"}}); },
+       "u-1 on GPU-0: full"},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.id);
+    auto facts = well();
+    row.break_it(facts);
+    const auto findings = diagnose_cluster(facts);
+    EXPECT_TRUE(anything_wrong(findings));
+    EXPECT_THAT(said(facts), HasSubstr(std::string("[") + row.id + "]"));
+    EXPECT_THAT(said(facts), HasSubstr(row.says));
+    EXPECT_EQ(findings.size(), 1U) << said(facts);
+  }
+}
+
+TEST(ClusterDoctor, WhatMayNotBeReadAndWhoWaitsAreNoFaults) {
+  auto facts = well();
+  facts.unread = {"/api/v1/x: forbidden"};
+  facts.waiting.push_back({"ml", "a", "4 GiB", "no room"});
+  EXPECT_FALSE(anything_wrong(diagnose_cluster(facts)));
+  EXPECT_THAT(said(facts), HasSubstr("could not be looked at: /api/v1/x"));
+  EXPECT_THAT(said(facts), HasSubstr("first: ml/a asks for 4 GiB: no room"));
+}
+
+class Looks : public ::testing::Test {
+ protected:
+  void SetUp() override { kube_.answer("/version", R"({"minor":"36","gitVersion":"v1.36.3"})"); }
+  ClusterFacts look() {
+    const auto facts = look_at_cluster({kube_, clock_, log_, {}, kPolicies[0]}, "carve-scheduler");
+    EXPECT_TRUE(facts) << facts.error().what;
+    return facts ? *facts : ClusterFacts();
+  }
+
+  testing::FakeKubeApi kube_;
+  SystemClock clock_;
+  Log log_{[](std::string_view) {}};
+};
+
+TEST_F(Looks, AnAgentThatIsNotReadyIsSeenAndSoIsANameServedTwice) {
+  kube_.put("/api/v1/nodes/n1",
+            R"({"metadata":{"name":"n1"},"status":{"allocatable":{"nvidia.com/gpu":"4"},"conditions":[)"
+            R"({"type":"Ready","status":"True"},{"type":"MemoryPressure","status":"True"},)"
+            R"({"type":"GPUDriverAbsent","status":"True","message":"no driver; install it"}]}})");
+  kube_.put("/apis/resource.k8s.io/v1/deviceclasses/whole",
+            R"({"metadata":{"name":"whole"},"spec":{"extendedResourceName":"nvidia.com/gpu"}})");
+  kube_.put("/api/v1/namespaces/carve-system/pods/a",
+            R"({"metadata":{"name":"a","namespace":"carve-system","uid":"u","labels":)"
+            R"({"app.kubernetes.io/name":"carve","app.kubernetes.io/component":"agent"}},)"
+            R"("spec":{"nodeName":"n1","containers":[]},"status":{"conditions":[{"type":"Ready","status":"False"}]}})");
+  const auto facts = look();
+  ASSERT_EQ(facts.nodes.size(), 1U);
+  EXPECT_TRUE(facts.nodes[0].ready);
+  EXPECT_FALSE(facts.nodes[0].agent_ready);
+  EXPECT_THAT(facts.nodes[0].mapped_and_served, ::testing::ElementsAre("nvidia.com/gpu: 4"));
+  ASSERT_EQ(facts.nodes[0].conditions.size(), 1U);
+  EXPECT_EQ(facts.nodes[0].conditions[0].type, "GPUDriverAbsent");
+}
+
+TEST_F(Looks, WhatIsForbiddenIsNotCalledMissing) {
+  testing::FakeKubeApi::Fault fault;
+  fault.path = "validatingadmissionpolicies/";
+  fault.code = Code::kPermissionDenied;
+  fault.times = 100;
+  kube_.fail_next(fault);
+  const auto facts = look();
+  EXPECT_THAT(facts.unread, Not(IsEmpty()));
+  for (const auto& missing : facts.policies_missing) EXPECT_THAT(missing, Not(HasSubstr("agent-nodes/")));
+  EXPECT_EQ(facts.policies_missing.size(), 4U);  // the bindings, which may be read and are not there
+}
+
+}  // namespace
+}  // namespace carve::cli

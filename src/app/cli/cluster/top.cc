@@ -1,0 +1,98 @@
+#include "app/cli/cluster/top.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "app/cli/cells.h"
+#include "app/cli/table.h"
+#include "codec/cluster/cluster_pod.h"
+
+namespace carve::cli {
+namespace {
+
+constexpr const char* kPods = "/api/v1/namespaces/carve-system/pods";
+constexpr const char* kAgents = "app.kubernetes.io/name=carve,app.kubernetes.io/component=agent";
+constexpr std::size_t kAtOnce = 16;
+
+/// By node the agents' pods. There are two while one takes over from the other: either answers.
+Result<std::map<std::string, std::vector<std::string>>> agents_of(KubeApi& api, const std::string& node) {
+  CARVE_TRY(const auto pods, api.list(kPods, {{"labelSelector", kAgents}}));
+  std::map<std::string, std::vector<std::string>> agents;
+  for (const auto& text : pods) {
+    const auto pod = codec::parse_cluster_pod(text);
+    if (!pod || pod->node.empty() || (!node.empty() && pod->node != node)) continue;
+    agents[pod->node].push_back(pod->ask.name);
+  }
+  return agents;
+}
+
+void ask(KubeApi& api, const std::vector<std::string>& agents, const ReadView& read, NodeView* into) {
+  for (const auto& agent : agents) {
+    auto text = api.get(fmt::format("{}/{}/proxy/v1/node", kPods, agent));
+    auto view = text ? read(*text) : Result<AgentView>(tl::unexpected(text.error()));
+    if (view) {
+      into->view = std::move(*view);
+      return;
+    }
+    into->error = fmt::format("pod {} does not answer: {}", agent, view.error().what);
+  }
+}
+
+void add_node(const NodeView& node, std::vector<std::vector<std::string>>* rows) {
+  if (!node.view) {
+    rows->push_back({node.node, "?", node.error});
+    return;
+  }
+  for (const auto& card : node.view->cards) {
+    const auto id = card.card.id.str();
+    rows->push_back({node.node, short_uuid(id), card.card.model, used_cell(card.used, card.card.memory), "",
+                     fmt::format("{} %", card.utilization_percent),
+                     card.card.health.ok ? "" : "UNHEALTHY: " + card.card.health.reason});
+    for (const auto& slice : node.view->slices) {
+      for (const auto& held : slice.cards) {
+        if (held.card != id) continue;
+        rows->push_back({"", "", "  " + clipped(slice.name.empty() ? slice.id : slice.name, 48),
+                         used_cell(held.used, held.limit), wanted_cell(slice, held),
+                         fmt::format("{:.1f} %", held.delivered_percent), slice.state});
+      }
+    }
+    for (const auto& process : card.foreign)
+      rows->push_back({"", "", fmt::format("  process {} in no slice", process.pid), memory_cell(process.memory), "",
+                       fmt::format("{} %", process.sm_percent), "foreign"});
+  }
+}
+
+}  // namespace
+
+Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& node, const ReadView& read) {
+  CARVE_TRY(const auto agents, agents_of(api, node));
+  if (agents.empty())
+    return fail(Code::kNotFound, node.empty() ? std::string("no agent runs in namespace carve-system")
+                                              : "no agent runs on a node \"" + node + "\"");
+  std::vector<NodeView> views;
+  views.reserve(agents.size());
+  for (const auto& row : agents) views.push_back({row.first, std::nullopt, {}});
+  std::atomic<std::size_t> next = 0;
+  {
+    std::vector<std::jthread> asking;
+    for (std::size_t i = 0; i < std::min(kAtOnce, views.size()); ++i)
+      asking.emplace_back([&] {
+        for (std::size_t at = next++; at < views.size(); at = next++)
+          ask(api, agents.at(views[at].node), read, &views[at]);
+      });
+  }
+  return views;
+}
+
+std::string render_cluster_top(const std::vector<NodeView>& nodes) {
+  std::vector<std::vector<std::string>> rows = {
+      {"NODE", "CARD", "MODEL, WHO", "MEMORY USED / OF", "COMPUTE WANTED", "DELIVERED", "STATE"}};
+  for (const auto& node : nodes) add_node(node, &rows);
+  return aligned(rows, {3, 5}, "");
+}
+
+}  // namespace carve::cli

@@ -1,0 +1,121 @@
+#include "app/node/node_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "codec/metrics/metrics_text.h"
+
+namespace carve::node {
+namespace {
+
+using Kind = codec::MetricsText::Kind;
+
+/// "namespace/pod/container", as the kubelet's doors name what they prepare.
+struct Whose {
+  std::string_view space;
+  std::string_view pod;
+  std::string_view container;
+};
+
+Whose whose(const SliceView& slice) {
+  const std::string_view name = slice.name;
+  const auto first = name.find('/');
+  const auto last = name.rfind('/');
+  if (first == std::string_view::npos || first == last) return {};
+  return {name.substr(0, first), name.substr(first + 1, last - first - 1), name.substr(last + 1)};
+}
+
+/// NaN where the driver does not tell.
+double bytes(Bytes count) { return count == Bytes::max() ? std::nan("") : static_cast<double>(count.count()); }
+
+struct CardRow {
+  std::string_view name;
+  std::string_view help;
+  double (*value)(const CardView&);
+};
+constexpr CardRow kCardRows[] = {
+    {"carve_card_memory_bytes", "The card's memory.", [](const CardView& c) { return bytes(c.card.memory); }},
+    {"carve_card_memory_granted_bytes", "Memory of the card that slices hold.",
+     [](const CardView& c) { return bytes(c.set_aside); }},
+    {"carve_card_memory_used_bytes", "Memory in use, by the driver's word.",
+     [](const CardView& c) { return bytes(c.used); }},
+    {"carve_card_compute_guaranteed_ratio", "Compute of the card that slices are guaranteed.",
+     [](const CardView& c) { return c.guaranteed.hundredths() / 100.0; }},
+    {"carve_card_utilization_ratio", "The card's use, by the driver's word.",
+     [](const CardView& c) { return c.utilization_percent / 100.0; }},
+    {"carve_card_temperature_celsius", "The card's temperature.",
+     [](const CardView& c) { return static_cast<double>(c.temperature_c); }},
+    {"carve_card_power_watts", "What the card draws.", [](const CardView& c) { return c.power_mw / 1000.0; }},
+    {"carve_card_healthy", "1: the card is healthy.", [](const CardView& c) { return c.card.health.ok ? 1.0 : 0.0; }},
+    {"carve_card_foreign_processes", "Processes on the card that are in no slice.",
+     [](const CardView& c) { return static_cast<double>(c.foreign.size()); }},
+};
+
+struct SliceRow {
+  std::string_view name;
+  std::string_view help;
+  double (*value)(const SliceCardView&);
+};
+constexpr SliceRow kSliceRows[] = {
+    {"carve_slice_memory_limit_bytes", "Memory that the slice may hold.",
+     [](const SliceCardView& s) { return bytes(s.limit); }},
+    {"carve_slice_memory_used_bytes", "Memory that its processes hold, by the driver's word.",
+     [](const SliceCardView& s) { return bytes(s.used); }},
+    {"carve_slice_compute_guaranteed_ratio", "Compute of the card that the slice asked for.",
+     [](const SliceCardView& s) { return s.compute.hundredths() / 100.0; }},
+    {"carve_slice_compute_delivered_ratio", "GPU time of the last second that it got.",
+     [](const SliceCardView& s) { return s.delivered_percent / 100.0; }},
+};
+
+void write_cards(const AgentView& view, std::string_view node, codec::MetricsText* text) {
+  for (const auto& row : kCardRows) {
+    text->family(row.name, Kind::kGauge, row.help);
+    for (const auto& card : view.cards)
+      text->sample(row.value(card), {{"node", node}, {"uuid", card.card.id.str()}, {"model", card.card.model}});
+  }
+}
+
+void write_slices(const AgentView& view, std::string_view node, codec::MetricsText* text) {
+  for (const auto& row : kSliceRows) {
+    text->family(row.name, Kind::kGauge, row.help);
+    for (const auto& slice : view.slices) {
+      const Whose by = whose(slice);
+      for (const auto& held : slice.cards)
+        text->sample(row.value(held), {{"node", node},
+                                       {"uuid", held.card},
+                                       {"slice", slice.id},
+                                       {"namespace", by.space},
+                                       {"pod", by.pod},
+                                       {"container", by.container},
+                                       {"share", slice.whole ? "whole" : to_string(slice.share)},
+                                       {"priority", to_string(slice.priority)}});
+    }
+  }
+}
+
+void write_agent(const AgentView& view, std::string_view node, codec::MetricsText* text) {
+  const auto gauge = [&](std::string_view name, std::string_view help, bool well) {
+    text->family(name, Kind::kGauge, help);
+    text->sample(std::uint64_t{well ? 1U : 0U}, {{"node", node}});
+  };
+  gauge("carve_agent_driver_up", "1: the vendor's library answers.", view.gpu_state == "ok");
+  gauge("carve_agent_arbiter_up", "1: the arbiter answers.", view.arbiter_state == "ok");
+  gauge("carve_agent_journal_ok", "1: the last write of the journal succeeded.", view.journal_error.empty());
+  text->family("carve_agent_info", Kind::kGauge, "1; what runs here.");
+  text->sample(std::uint64_t{1}, {{"node", node},
+                                  {"version", view.version},
+                                  {"driver", view.driver_version},
+                                  {"cuda", view.cuda_version}});
+}
+
+}  // namespace
+
+std::string node_metrics(const AgentView& view, std::string_view node) {
+  codec::MetricsText text;
+  write_agent(view, node, &text);
+  write_cards(view, node, &text);
+  write_slices(view, node, &text);
+  return text.text();
+}
+
+}  // namespace carve::node

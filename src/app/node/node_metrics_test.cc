@@ -1,0 +1,69 @@
+#include "app/node/node_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace carve::node {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+AgentView a_node() {
+  AgentView view;
+  view.version = "0.1.0";
+  view.gpu_state = "ok";
+  view.arbiter_state = "away";
+  CardView card;
+  card.card.id = CardId("GPU-0");
+  card.card.model = "NVIDIA T4";
+  card.card.memory = Bytes(16ULL << 30U);
+  card.set_aside = Bytes(4ULL << 30U);
+  card.used = Bytes(1ULL << 30U);
+  card.utilization_percent = 25;
+  card.power_mw = 70'500;
+  view.cards.push_back(card);
+  SliceView slice;
+  slice.id = "s-1";
+  slice.kind = "pod";
+  slice.name = "ml/train-0/main";
+  slice.cards.push_back({"GPU-0", Bytes(4ULL << 30U), Bytes(512ULL << 20U), {}, CoreShare(30), 29.5});
+  view.slices.push_back(slice);
+  return view;
+}
+
+TEST(NodeMetrics, ASliceIsToldWithItsPodAndInBaseUnits) {
+  const auto text = node_metrics(a_node(), "n1");
+  const std::string labels =
+      R"({node="n1",uuid="GPU-0",slice="s-1",namespace="ml",pod="train-0",container="main",)"
+      R"(share="burst",priority="standard"} )";
+  EXPECT_THAT(text, HasSubstr("carve_slice_memory_limit_bytes" + labels + "4294967296\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_memory_used_bytes" + labels + "536870912\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_compute_guaranteed_ratio" + labels + "0.3\n"));
+  EXPECT_THAT(text, HasSubstr("carve_slice_compute_delivered_ratio" + labels + "0.295\n"));
+}
+
+TEST(NodeMetrics, ACardIsToldByTheDriversWordAndByTheLedgers) {
+  const auto text = node_metrics(a_node(), "n1");
+  const std::string labels = R"({node="n1",uuid="GPU-0",model="NVIDIA T4"} )";
+  EXPECT_THAT(text, HasSubstr("carve_card_memory_used_bytes" + labels + "1073741824\n"));
+  EXPECT_THAT(text, HasSubstr("carve_card_memory_granted_bytes" + labels + "4294967296\n"));
+  EXPECT_THAT(text, HasSubstr("carve_card_utilization_ratio" + labels + "0.25\n"));
+  EXPECT_THAT(text, HasSubstr("carve_card_power_watts" + labels + "70.5\n"));
+  EXPECT_THAT(text, HasSubstr("carve_agent_arbiter_up{node=\"n1\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("carve_agent_driver_up{node=\"n1\"} 1\n"));
+}
+
+TEST(NodeMetrics, WhatNobodyKnowsIsNoNumberAndAMachinesOwnSliceNoPod) {
+  auto view = a_node();
+  view.cards[0].used = Bytes::max();
+  view.slices[0].name = "python train.py";
+  view.slices[0].whole = true;
+  const auto text = node_metrics(view, "n1");
+  EXPECT_THAT(text, HasSubstr("carve_card_memory_used_bytes{node=\"n1\",uuid=\"GPU-0\",model=\"NVIDIA T4\"} NaN\n"));
+  EXPECT_THAT(text, HasSubstr(R"(namespace="",pod="",container="",share="whole")"));
+  EXPECT_THAT(text, Not(HasSubstr("train.py")));
+}
+
+}  // namespace
+}  // namespace carve::node

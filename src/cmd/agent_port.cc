@@ -1,0 +1,37 @@
+#include "cmd/agent_port.h"
+
+#include "adapter/api/messages.h"
+#include "app/node/node_metrics.h"
+#include "codec/metrics/metrics_text.h"
+
+namespace carve::cmd {
+namespace {
+
+HttpReply plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text + "\n"}; }
+
+HttpReply answer(AgentApi& agent, const std::string& node, const HttpAsk& ask) {
+  const bool metrics = ask.path == "/metrics";
+  if (!metrics && ask.path != "/v1/node" && ask.path != "/healthz") return plain(404, "there is nothing at this path");
+  if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not know that method");
+  if (ask.path == "/healthz") return plain(200, "ok");
+  auto view = agent.view({});
+  if (!view) return plain(503, view.error().what);
+  if (metrics) return {200, std::string(codec::kMetricsType), node::node_metrics(*view, node)};
+  return {200, "application/json", api::public_json(std::move(*view))};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<http::Server>> open_agent_port(const std::string& listen, AgentApi& agent,
+                                                      const std::string& node, Log& log) {
+  http::ServerOptions options;
+  options.listen = listen;
+  options.limits.body = 1UL << 10U;  // nobody has anything to tell
+  options.limits.connections = 64;
+  options.limits.threads = 1;
+  options.limits.waiting_threads = 1;
+  return http::Server::open(
+      options, [&agent, node](const HttpAsk& ask) { return answer(agent, node, ask); }, log);
+}
+
+}  // namespace carve::cmd

@@ -1,0 +1,59 @@
+#include "codec/cluster/installation.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "codec/json_read.h"
+
+namespace carve::codec {
+
+namespace json = boost::json;
+namespace read = json_read;
+
+Result<Workload> parse_workload(std::string_view text) {
+  CARVE_TRY(const auto value, read::parse(text, "workload"));
+  Workload workload;
+  workload.name = read::text(value, "metadata.name");
+  if (workload.name.empty()) return fail(Code::kInvalidArgument, "workload: without metadata.name");
+  const bool everywhere = read::at(value, "status.desiredNumberScheduled") != nullptr;
+  workload.wanted = read::number(value, everywhere ? "status.desiredNumberScheduled" : "spec.replicas");
+  workload.ready = read::number(value, everywhere ? "status.numberReady" : "status.readyReplicas");
+  workload.updated = read::number(value, everywhere ? "status.updatedNumberScheduled" : "status.updatedReplicas");
+  return workload;
+}
+
+bool is_ready(std::string_view text) {
+  const auto value = read::parse(text, "object");
+  if (!value) return false;
+  const auto& conditions = read::list(*value, "status.conditions");
+  return std::any_of(conditions.begin(), conditions.end(), [](const json::value& condition) {
+    return read::text(condition, "type") == "Ready" && read::text(condition, "status") == "True";
+  });
+}
+
+std::string allocatable_of(std::string_view node, std::string_view resource) {
+  const auto value = read::parse(node, "Node");
+  return value ? read::text_named(read::at(*value, "status.allocatable"), resource) : std::string();
+}
+
+bool has_authority(std::string_view webhook_configuration) {
+  const auto value = read::parse(webhook_configuration, "webhook configuration");
+  if (!value) return false;
+  const auto& hooks = read::list(*value, "webhooks");
+  return !hooks.empty() && std::all_of(hooks.begin(), hooks.end(), [](const json::value& hook) {
+    return !read::text(hook, "clientConfig.caBundle").empty();
+  });
+}
+
+ServerVersion parse_server_version(std::string_view text) {
+  const auto value = read::parse(text, "version");
+  if (!value) return {};
+  ServerVersion version;
+  version.text = read::text(*value, "gitVersion");
+  const auto minor = read::text(*value, "minor");  // "36", of some vendors "36+"
+  int number = -1;
+  if (std::from_chars(minor.data(), minor.data() + minor.size(), number).ec == std::errc()) version.minor = number;
+  return version;
+}
+
+}  // namespace carve::codec

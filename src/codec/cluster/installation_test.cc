@@ -1,0 +1,64 @@
+#include "codec/cluster/installation.h"
+
+#include <gtest/gtest.h>
+
+#include "codec/cluster/lease.h"
+
+namespace carve::codec {
+namespace {
+
+TEST(Installation, ADeploymentAndADaemonSetSayHowManyAreReady) {
+  const auto deployment = parse_workload(
+      R"({"metadata":{"name":"carve-control"},"spec":{"replicas":2},)"
+      R"("status":{"readyReplicas":1,"updatedReplicas":2}})");
+  ASSERT_TRUE(deployment);
+  EXPECT_EQ(deployment->wanted, 2);
+  EXPECT_EQ(deployment->ready, 1);
+  EXPECT_EQ(deployment->updated, 2);
+  const auto everywhere = parse_workload(
+      R"({"metadata":{"name":"carve-agent"},)"
+      R"("status":{"desiredNumberScheduled":3,"numberReady":2,"updatedNumberScheduled":1}})");
+  ASSERT_TRUE(everywhere);
+  EXPECT_EQ(everywhere->wanted, 3);
+  EXPECT_EQ(everywhere->ready, 2);
+  EXPECT_EQ(everywhere->updated, 1);
+  EXPECT_FALSE(parse_workload("[]"));
+  EXPECT_FALSE(parse_workload("{"));
+}
+
+TEST(Installation, ReadyIsACondition) {
+  EXPECT_TRUE(
+      is_ready(R"({"status":{"conditions":[{"type":"A","status":"False"},{"type":"Ready","status":"True"}]}})"));
+  EXPECT_FALSE(is_ready(R"({"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}})"));
+  EXPECT_FALSE(is_ready("{}"));
+}
+
+TEST(Installation, AResourcesNameHasDotsAndASlash) {
+  const char* node = R"({"status":{"allocatable":{"nvidia.com/gpu":"4"}}})";
+  EXPECT_EQ(allocatable_of(node, "nvidia.com/gpu"), "4");
+  EXPECT_EQ(allocatable_of(node, "amd.com/gpu"), "");
+}
+
+TEST(Installation, EveryWebhookNeedsItsAuthority) {
+  EXPECT_TRUE(has_authority(R"({"webhooks":[{"clientConfig":{"caBundle":"QQ=="}}]})"));
+  EXPECT_FALSE(has_authority(R"({"webhooks":[{"clientConfig":{"caBundle":"QQ=="}},{"clientConfig":{}}]})"));
+  EXPECT_FALSE(has_authority(R"({"webhooks":[]})"));
+}
+
+TEST(Installation, TheServersVersionAlsoAsVendorsWriteIt) {
+  EXPECT_EQ(parse_server_version(R"({"major":"1","minor":"36","gitVersion":"v1.36.3"})").minor, 36);
+  EXPECT_EQ(parse_server_version(R"({"minor":"30+","gitVersion":"v1.30.4-gke.1"})").minor, 30);
+  EXPECT_EQ(parse_server_version("{}").minor, -1);
+}
+
+TEST(Installation, HowOldALeaseIs) {
+  Lease lease;
+  EXPECT_EQ(seconds_since_renewal(lease, 0), std::nullopt);
+  lease.renewed = "2026-11-21T10:00:00.123456Z";
+  EXPECT_EQ(seconds_since_renewal(lease, 1795255207), 7);
+  lease.renewed = "yesterday";
+  EXPECT_EQ(seconds_since_renewal(lease, 0), std::nullopt);
+}
+
+}  // namespace
+}  // namespace carve::codec
