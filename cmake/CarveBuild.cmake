@@ -29,8 +29,10 @@ target_compile_options(carve_warnings INTERFACE -Wall -Wextra -Wconversion -Wsha
 add_library(carve_unsanitized INTERFACE)
 target_link_libraries(carve_unsanitized INTERFACE carve_warnings)
 target_include_directories(carve_unsanitized INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src)
-# fmt and spdlog are used header-only: Debian packages no static archive of either.
-target_compile_definitions(carve_unsanitized INTERFACE FMT_HEADER_ONLY=1 SPDLOG_FMT_EXTERNAL=1 _GNU_SOURCE)
+target_compile_definitions(carve_unsanitized INTERFACE SPDLOG_FMT_EXTERNAL=1 _GNU_SOURCE)
+# Debian packages no static archive of fmt or spdlog. spdlog is header-only (one file sees it).
+add_library(carve_fmt STATIC ${CMAKE_SOURCE_DIR}/src/base/fmt_compiled.cc)
+target_link_libraries(carve_unsanitized INTERFACE carve_fmt)
 add_library(carve_options INTERFACE)
 target_link_libraries(carve_options INTERFACE carve_unsanitized)
 if(CARVE_SANITIZE)
