@@ -7,6 +7,7 @@ A cluster is plain data:
     pods      Pod objects, all of them that ask for cards
     gpus      GPU objects
     ledgers   name of a replica of control -> the JSON of its /v1/cluster
+    room      name of a replica -> node -> (would a pod fit that asks for room_of() MiB of one card, would one of 1 MiB more)
     nodes     name of a node with a kubelet -> {resources, checkpoint, journal, notes, devices, inspect}, as read_node.py
               has them; inspect: the JSON of `carve inspect`
     physical  card -> bytes of the hardware
@@ -86,6 +87,34 @@ def check_ledger(name, ledger, pods, nodes):
                 if card[what]["granted"] > card[what]["total"]:
                     found.append(f"the ledger of {name}: card {card['uuid']} has granted {what} {card[what]}")
     return found + [f"the ledger of {name} does not know node {node}" for node in sorted(given.keys() - seen)]
+
+
+def room_of(pods, gpus) -> dict:
+    """node -> the largest piece of one card's memory that no record has, in MiB. For pods without init containers."""
+    used, alone, room = {}, set(), {}
+    for pod in pods:
+        for part in (record_of(pod) or {"parts": []})["parts"] if living(pod) else ():
+            for card in part["cards"]:
+                used[card["uuid"]] = used.get(card["uuid"], 0) + card["bytes"]
+                if part.get("whole") or part.get("exclusive"):
+                    alone.add(card["uuid"])
+    for gpu in gpus:
+        uuid, node = gpu["spec"]["uuid"], gpu["spec"]["nodeName"]
+        free = 0 if uuid in alone else (gpu["spec"]["memory"] - used.get(uuid, 0)) >> 20
+        room[node] = max(room.get(node, 0), free)
+    return room
+
+
+def check_room(name, answers, room) -> list:
+    """What a replica would place is exactly what the records leave: its ledger, asked from outside."""
+    found = []
+    for node, free in sorted(room.items()):
+        fits, more = answers.get(node, (False, False))
+        if free and not fits:
+            found.append(f"{name} has no room for {free} MiB on {node}, where records leave so much")
+        if more:
+            found.append(f"{name} has room for {free + 1} MiB on {node}, where records leave {free}")
+    return found
 
 
 # --- one node -----------------------------------------------------------------------------------------------------
@@ -177,6 +206,7 @@ def check_all(cluster) -> list:
     found += check_ending(cluster["gpus"])
     for name, ledger in sorted(cluster["ledgers"].items()):
         found += check_ledger(name, ledger, pods, cluster["nodes"])
+        found += check_room(name, cluster["room"].get(name, {}), room_of(pods, cluster["gpus"]))
     for name, node in sorted(cluster["nodes"].items()):
         here = [pod for pod in pods if pod["spec"]["nodeName"] == name]
         paths = {gpu["spec"]["uuid"]: gpu["spec"]["path"] for gpu in cluster["gpus"] if gpu["spec"]["nodeName"] == name}

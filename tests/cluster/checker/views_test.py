@@ -56,6 +56,7 @@ def cluster():
     return {
         "pods": [pod("p1", "u1", given["u1"]), pod("p2", "u2", given["u2"])],
         "gpus": [gpu(A, held[A]), gpu(B, held[B])], "ledgers": {"c1": ledger(held)}, "physical": {A: 16 * GIB, B: 16 * GIB},
+        "room": {"c1": {"n1": (True, False)}},
         "nodes": {"n1": {
             "resources": {("default", "p1", "main"): ["slot-1"], ("default", "p2", "main"): ["slot-2", "slot-3"]},
             "checkpoint": {("u1", "main"): (["slot-1"], [name.format(1)]), ("u2", "main"): (["slot-2", "slot-3"], [name.format(2)])},
@@ -123,6 +124,20 @@ class Views(unittest.TestCase):
         self.cluster["ledgers"]["c1"]["nodes"] = []
         self.finds("does not know node n1", count=1)
 
+    def test_planted_in_what_control_would_place(self):
+        self.assertEqual(views.room_of(self.cluster["pods"], self.cluster["gpus"]), {"n1": 14 * 1024})
+        self.cluster["room"]["c1"]["n1"] = (False, False)           # it holds something that nobody has
+        self.finds(f"c1 has no room for {14 * 1024} MiB on n1", count=1)
+        self.cluster["room"]["c1"]["n1"] = (True, True)             # it would give something out twice
+        self.finds(f"c1 has room for {14 * 1024 + 1} MiB on n1", count=1)
+        self.cluster["room"] = {}
+        self.finds("c1 has no room", count=1)
+
+    def test_of_a_card_that_somebody_has_alone_nothing_is_left(self):
+        text = self.cluster["pods"][1]["metadata"]["annotations"]
+        text[check.RECORD] = text[check.RECORD].replace('"part": "main"', '"part": "main", "whole": true')
+        self.assertEqual(views.room_of(self.cluster["pods"], self.cluster["gpus"]), {"n1": 0})
+
     def test_planted_at_the_kubelet(self):
         here = ("default", "p2", "main")
         self.node["resources"][here] = ["slot-2"]
@@ -171,7 +186,8 @@ class Views(unittest.TestCase):
 
 class Nothing(unittest.TestCase):
     def setUp(self):
-        self.cluster = {"pods": [], "gpus": [gpu(A, [])], "ledgers": {"c1": ledger({A: []})}, "physical": {A: 16 * GIB}, "nodes": {
+        self.cluster = {"pods": [], "gpus": [gpu(A, [])], "ledgers": {"c1": ledger({A: []})}, "physical": {A: 16 * GIB},
+                        "room": {"c1": {"n1": (True, False)}}, "nodes": {
             "n1": {"resources": {}, "checkpoint": {}, "devices": {}, "journal": {}, "notes": {}, "left": [],
                    "inspect": {"slices": []}}}}
 

@@ -52,8 +52,8 @@ class Supervisor:
 class Faults:
     """Kills and stops parts of a ring that has all of Carve. Which one of several: by the dice."""
 
-    def __init__(self, ring, dice, say=print):
-        self.ring, self.dice, self.say = ring, dice, say
+    def __init__(self, ring, dice, patience, say=print):
+        self.ring, self.dice, self.patience, self.say = ring, dice, patience, say
         self.kube = ring.kube()
         self.done = {}                      # (part, "kill" or "stop") -> how often
         self._stops = []                    # threads that will let something go on
@@ -85,7 +85,7 @@ class Faults:
         def found():
             with contextlib.suppress(LookupError, KeyError, IndexError, OSError):
                 return os.pidfd_open(self.find(part, node))
-        return wait_for(f"{part} on {node.name} to be there", 90, found, every=0.2)
+        return wait_for(f"{part} on {node.name} to be there", self.patience, found, every=0.2)
 
     def kill(self, part) -> None:
         node = self.dice.choice(self.ring.nodes)

@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 import views  # noqa: E402
-from ring import bare_nodes, carve, installed, views as gathered  # noqa: E402
+from ring import bare_nodes, carve, gather, installed  # noqa: E402
 from ring.churn import Churn, make  # noqa: E402
 from ring.cluster import Ring  # noqa: E402
 from ring.faults import PARTS, Faults, Supervisor  # noqa: E402
@@ -30,6 +30,7 @@ KILLS, STOPS = (6, 3) if SOAK else (1, 1)           # of each part; in the short
 PAUSE = (15, 40) if SOAK else (1.5, 4)              # seconds between two faults
 FINISHED = 200 if SOAK else 8                       # pods that ended by themselves meanwhile
 BARE = 4
+PATIENCE = 400 if SOAK else 150                     # the kubelet waits longer and longer before it starts a container again
 # Why a pod may fail when what it needs is killed under it; its owner makes another.
 #   UnexpectedAdmissionError  the kubelet asked for devices while no agent served: it asks once
 LEGAL = {"UnexpectedAdmissionError"}
@@ -60,7 +61,7 @@ class Chaos(RingTest):
         self.bare = bare_nodes.make(self.kube, "n1", BARE)
         self.addCleanup(bare_nodes.remove, self.kube, self.bare)
         self.addCleanup(Supervisor(self.ring).end)
-        self.physical = gathered.physical(carves)
+        self.physical = gather.physical(carves)
         self.begun = time.monotonic()
 
     def say(self, text):
@@ -71,13 +72,13 @@ class Chaos(RingTest):
         dice = random.Random(SEED)
         churn = Churn(self.kube, self.name("churn"), dice.randrange(1 << 32)).start()
         self.addCleanup(self.all_gone, churn)
-        faults = Faults(self.ring, dice, self.say)
+        faults = Faults(self.ring, dice, PATIENCE, self.say)
         for what, part in plan(dice):
             time.sleep(dice.uniform(*PAUSE))
             faults.kill(part) if what == "kill" else faults.stop(part, TWICE_THE_LEASE)
         faults.wait_all_go_on()
         self.say("the last fault is over")
-        wait_for(f"{FINISHED} pods to have ended by themselves", 60, lambda: len(churn.ended) >= FINISHED, every=0.5)
+        wait_for(f"{FINISHED} pods to have ended by themselves", PATIENCE, lambda: len(churn.ended) >= FINISHED, every=0.5)
         churn.end()
         self.say(f"quiet: {churn.made} pods made, {len(churn.ended)} ended, {len(churn.until)} there; "
                  f"refused {churn.refused}; errors {churn.errors}")
@@ -111,7 +112,7 @@ class Chaos(RingTest):
         """All of Carve is Ready; each pod runs, waits for room, or has ended."""
         def ready(pod):
             return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
-        wait_for("all of Carve is Ready", 150, lambda: all(map(ready, self.kube.list("Pod", carve.NAMESPACE))), every=0.5)
+        wait_for("all of Carve is Ready", PATIENCE, lambda: all(map(ready, self.kube.list("Pod", carve.NAMESPACE))), every=0.5)
         for one in carves:
             wait_for(f"slots on {one.node.name}", 60, lambda o=one: int(self.kube.get("Node", o.node.name)["status"][
                 "allocatable"].get("elasticgpu.io/slot", 0)) > 0, every=0.5)
@@ -130,7 +131,7 @@ class Chaos(RingTest):
         found = []
 
         def nothing():
-            found[:] = judge(gathered.gather(self.ring, carves))
+            found[:] = judge(gather.everything(self.ring, carves))
             return not found
         try:
             wait_for("everybody says the same", 60, nothing, every=1)
@@ -145,7 +146,7 @@ class Chaos(RingTest):
                 continue
             for part in views.record_of(pod)["parts"]:
                 wanted.append((pod, part["part"], part["cards"][0]["bytes"] + (1 << 20)))
-        looks = gathered.look_into_all(self.ring, wanted)
+        looks = gather.look_into_all(self.ring, wanted)
         seen = {("default", pod["metadata"]["name"], part): look for (pod, part, _), look in zip(wanted, looks)}
         pods = {pod["metadata"]["uid"]: pod for pod, _, _ in wanted}
         self.assertEqual(check.check(list(pods.values()), [], [], seen, by="records", physical=self.physical), [])

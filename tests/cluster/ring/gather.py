@@ -7,38 +7,62 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "checker"))
 import read_node  # noqa: E402
+import views  # noqa: E402
 
 from . import carve  # noqa: E402
 from .process import run  # noqa: E402
 
-# One replica's ledger, asked with the scheduler's certificate from inside of the ring's network.
+# Asks one replica, with the scheduler's certificate, from inside of the ring's network. On standard input: a list of
+# [method, path, body or null]; on standard output: the answers.
 ASK = """
-import http.client, socket, ssl, sys
+import http.client, json, socket, ssl, sys
 folder, address = sys.argv[1:]
 context = ssl.create_default_context(cafile=folder + "/ca.crt")
 context.load_cert_chain(folder + "/tls.crt", folder + "/tls.key")
-connection = http.client.HTTPConnection("unused")
-connection.sock = context.wrap_socket(socket.create_connection((address, 8443), timeout=10),
-                                      server_hostname="carve-control.carve-system.svc")
-connection.request("GET", "/v1/cluster")
-answer = connection.getresponse()
-text = answer.read().decode()
-sys.exit(text) if answer.status != 200 else print(text)
+answers = []
+for method, path, body in json.load(sys.stdin):
+    connection = http.client.HTTPConnection("unused")
+    connection.sock = context.wrap_socket(socket.create_connection((address, 8443), timeout=10),
+                                          server_hostname="carve-control.carve-system.svc")
+    connection.request(method, path, json.dumps(body) if body else None)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    if answer.status != 200:
+        sys.exit(text)
+    answers.append(json.loads(text))
+print(json.dumps(answers))
 """
 
 
-def ledgers(ring) -> dict:
-    """Name of each living replica of control -> its ledger."""
-    kube = ring.kube()
+def _filter(node, mebibytes):
+    """kube-scheduler's question whether a pod fits that asks for so much of one card's memory."""
+    return ["POST", "/scheduler/filter", {"NodeNames": [node], "Pod": {
+        "metadata": {"name": "asked", "namespace": "default", "uid": "asked"}, "spec": {"containers": [
+            {"name": "main", "resources": {"limits": {"elasticgpu.io/gpu-memory": str(mebibytes)}}}]}}}]
+
+
+def replicas(ring, room) -> tuple:
+    """Of each living replica of control: its ledger, and what it would place given `room` (checker: node -> MiB)."""
+    kube, nodes = ring.kube(), sorted(room)
     secret = kube.get("Secret", "carve-scheduler-tls", carve.NAMESPACE)["data"]
     folder = ring.state.folder / "scheduler-tls"
     folder.mkdir(mode=0o700, exist_ok=True)
     for name in ("ca.crt", "tls.crt", "tls.key"):
         (folder / name).write_bytes(base64.b64decode(secret[name]))
-    return {pod["metadata"]["name"]: json.loads(run([sys.executable, "-c", ASK, folder, pod["status"]["podIP"]],
-                                                    ring.control).stdout)
-            for pod in kube.list("Pod", carve.NAMESPACE)
-            if pod["metadata"]["name"].startswith("carve-control-") and "deletionTimestamp" not in pod["metadata"]}
+    questions = [["GET", "/v1/cluster", None]]
+    for node in nodes:
+        questions += [_filter(node, max(1, room[node])), _filter(node, room[node] + 1)]
+    ledgers, fits = {}, {}
+    for pod in kube.list("Pod", carve.NAMESPACE):
+        name = pod["metadata"]["name"]
+        if not name.startswith("carve-control-") or "deletionTimestamp" in pod["metadata"]:
+            continue
+        answers = json.loads(run([sys.executable, "-c", ASK, folder, pod["status"]["podIP"]], ring.control,
+                                 input=json.dumps(questions)).stdout)
+        ledgers[name] = answers[0]
+        yes = [bool(answer.get("NodeNames")) for answer in answers[1:]]
+        fits[name] = {node: (yes[2 * i], yes[2 * i + 1]) for i, node in enumerate(nodes)}
+    return ledgers, fits
 
 
 def of_node(one) -> dict:
@@ -65,13 +89,15 @@ def physical(carves) -> dict:
     return {card["uuid"]: card["total_bytes"] for one in carves for card in one.truth("cards")["cards"]}
 
 
-def gather(ring, carves) -> dict:
+def everything(ring, carves) -> dict:
     """Everything, as checker/views.py takes it."""
     kube = ring.kube()
     gpus = kube.list("GPU", None)
     sizes = {gpu["spec"]["uuid"]: gpu["spec"]["memory"] for gpu in gpus}    # of nodes without a driver all there is
-    return {"nodes": {one.node.name: of_node(one) for one in carves}, "ledgers": ledgers(ring), "gpus": gpus,
-            "pods": kube.list("Pod"), "physical": {**sizes, **physical(carves)}}
+    pods = kube.list("Pod")
+    ledgers, room = replicas(ring, views.room_of(pods, gpus))
+    return {"nodes": {one.node.name: of_node(one) for one in carves}, "ledgers": ledgers, "room": room, "gpus": gpus,
+            "pods": pods, "physical": {**sizes, **physical(carves)}}
 
 
 def look_now(ring, pod, part, allocate) -> dict:
