@@ -24,14 +24,17 @@
 #include "app/control/leader.h"
 #include "app/control/metrics.h"
 #include "app/control/placer.h"
+#include "app/control/preemptor.h"
 #include "app/control/read_api.h"
 #include "app/control/routes.h"
+#include "app/control/turned_away.h"
 #include "app/control/waker.h"
 #include "app/doors/notices.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
 #include "cmd/options.h"
 #include "cmd/stop_signals.h"
+#include "codec/extender/extender.h"
 #include "codec/views/gpushare_inspect.h"
 
 // carve control: everything wired, until SIGTERM.
@@ -152,7 +155,11 @@ class Control {
   std::string metrics_text();
   void write_ports(MetricsText* text) const;
   void write_binds(MetricsText* text) const;
-  Result<std::string> ask_peer(const std::string& address, std::string_view call);
+  void write_preemptions(MetricsText* text) const;
+  void filtered(const Owner& owner, const Fit& fit);
+  std::string turned_away_elsewhere(std::string_view call);
+  void tell_leader(const codec::TurnedAwayNote& note);
+  Result<std::string> ask_peer(const std::string& address, std::string_view path, std::string_view call);
 
   const ControlOptions options_;
   const std::string identity_;
@@ -162,6 +169,7 @@ class Control {
   Apis apis_;
   control::ControlMetrics metrics_;
   control::ClusterModel model_;
+  control::TurnedAway turned_away_;
   control::Extender extender_;
   control::Admission admission_;
   tls::Certificates certificates_;
@@ -173,6 +181,7 @@ class Control {
   control::BindRoute bind_route_;
   control::Placer placer_;
   control::Waker waker_;
+  control::Preemptor preemptor_;
   control::Routes secure_routes_;
   control::Routes plain_routes_;
   SecurePort secure_;
@@ -196,7 +205,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       apis_(std::move(apis)),
       model_(config.dialects(), clock, log),
       extender_(config.dialects(), policy, [this] { return model_.snapshot(); },
-                [this](const Fit& fit) { metrics_.observe_filter(fit); }),
+                [this](const Owner& owner, const Fit& fit) { filtered(owner, fit); }),
       admission_(config.dialects(), {config.scheduler, {}}),
       certificates_(*apis_.watches, clock, log, names_of(options)),
       catch_up_(*apis_.watches, model_, clock),
@@ -209,22 +218,53 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
       bind_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
                    [this](std::string_view call) { return binder_.bind(call); },
-                   [this](const std::string& address, std::string_view call) { return ask_peer(address, call); }}),
+                   [this](const std::string& address, std::string_view call) {
+                     return ask_peer(address, control::kBindHere, call);
+                   }}),
       placer_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
       waker_(model_, leader_, *apis_.bind, clock, log),
+      preemptor_({model_, leader_, *apis_.bind, clock, log, turned_away_,
+                  [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
+                  [this](codec::EventNote note) { notices_.warn(std::move(note)); },
+                  [this](const codec::TurnedAwayNote& note) { tell_leader(note); }}),
       secure_routes_(control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock),
       plain_routes_(control::plain_routes(answers(), options.gpushare_http), {}, metrics_, clock),
       secure_({options.listen, {}, {}, {}}, secure_routes_, log) {}
 
-Result<std::string> Control::ask_peer(const std::string& address, std::string_view call) {
+/// kube-scheduler asked about nodes that passed everything but cards; those that may come to have room are remembered.
+void Control::filtered(const Owner& owner, const Fit& fit) {
+  metrics_.observe_filter(fit);
+  if (!fit.nodes.empty()) return turned_away_.forget(owner.uid);
+  std::vector<std::string> names;
+  for (const auto& node : fit.refused) {
+    if (!node.final) names.push_back(node.node);
+  }
+  turned_away_.put(owner.uid, std::move(names), clock_.now());
+}
+
+std::string Control::turned_away_elsewhere(std::string_view call) {
+  auto note = codec::parse_turned_away(call);
+  if (!note) return codec::binding_result(note.error().what);
+  turned_away_.put(note->uid, std::move(note->nodes), clock_.now());
+  return codec::binding_result("");
+}
+
+void Control::tell_leader(const codec::TurnedAwayNote& note) {
+  const auto address = control::address_in(leader_.holder());
+  if (address.empty()) return;
+  const auto told = ask_peer(address, control::kTurnedAway, codec::encode_turned_away(note));
+  if (!told) log_.warn("the leader cannot be told of a pod that waits", {{"error", told.error().what}});
+}
+
+Result<std::string> Control::ask_peer(const std::string& address, std::string_view path, std::string_view call) {
   const auto client = certificates_.client();
   if (client.pair.empty()) return fail(Code::kUnavailable, "this replica has no client certificate yet");
   const tls::CertificateNames names = names_of(options_);
   return peers_.post({client.pair.certificate, client.pair.key, client.authorities,
                       names.service + "." + names.space + ".svc"},
-                     address, std::string(control::kBindHere), std::string(call), kPeerCall);
+                     address, std::string(path), std::string(call), kPeerCall);
 }
 
 control::Answers Control::answers() {
@@ -232,6 +272,8 @@ control::Answers Control::answers() {
   answers.filter = [this](std::string_view call) { return extender_.filter(call); };
   answers.prioritize = [this](std::string_view call) { return extender_.prioritize(call); };
   answers.bind = [this](std::string_view call) { return bind_route_.bind(call); };
+  answers.preempt = [this](std::string_view call) { return extender_.preempt(call); };
+  answers.turned_away = [this](std::string_view call) { return turned_away_elsewhere(call); };
   answers.bind_here = [this](std::string_view call) { return binder_.bind(call); };
   answers.mutate = [this](std::string_view review) { return admission_.mutate(review); };
   answers.validate = [this](std::string_view review) { return admission_.validate(review); };
@@ -261,6 +303,18 @@ void Control::write_binds(MetricsText* text) const {
       {"bound", binds.bound},     {"refused", binds.refused},   {"failed", binds.failed},
       {"unknown", binds.unknown}, {"found", binds.found_bound}, {"released", binds.released}};
   for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});
+}
+
+void Control::write_preemptions(MetricsText* text) const {
+  const auto made = preemptor_.figures();
+  text->family("carve_control_preemptions_total", MetricsText::Kind::kCounter,
+               "Pods for which others were to go: made, they go; protected, a disruption budget says no; undone, begun "
+               "and nobody went; given up, the room was there and the pod did not come.");
+  const std::pair<const char*, std::uint64_t> rows[] = {
+      {"made", made.made}, {"protected", made.by_budget}, {"undone", made.undone}, {"given_up", made.given_up}};
+  for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});
+  text->family("carve_control_preemption_victims_total", MetricsText::Kind::kCounter, "Pods evicted for others.");
+  text->sample(made.victims);
 }
 
 void Control::write_ports(MetricsText* text) const {
@@ -295,6 +349,7 @@ std::string Control::metrics_text() {
   control::write_figures(model_.figures(), &text);
   control::write_cards(*model_.snapshot(), &text);
   write_binds(&text);
+  write_preemptions(&text);
   write_ports(&text);
   write_process(&text);
   return text.text();
@@ -324,6 +379,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   threads.emplace_back([&](const std::stop_token& stop) { binder_.run(clock_, stop); });
   threads.emplace_back([&](const std::stop_token& stop) { placer_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { waker_.run(stop); });
+  threads.emplace_back([&](const std::stop_token& stop) { preemptor_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { notices_.run(stop); });
   int signal = 0;
   ::sigwait(&stop_signals, &signal);

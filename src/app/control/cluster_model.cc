@@ -44,7 +44,7 @@ KubeSink ClusterModel::pods() {
             const std::lock_guard lock(mutex_);
             if (!gone) return unreadable("Pod", gone.error());
             store_pod(gone->ask.uid, nullptr);
-            drop_reservations(gone->ask.uid);
+            settled(gone->ask.uid);
           },
           {}};
 }
@@ -144,6 +144,9 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
 
 /// What the pod held stays booked until its node has had the time to say that it is held.
 void ClusterModel::pod_gone(const KnownPod& pod) {
+  const auto now = clock_.now();
+  std::erase_if(departed_, [&](const auto& one) { return one.second + kDeparted <= now; });
+  departed_[pod.object.ask.uid] = now;
   NodeEntry& entry = touch(pod.object.node);
   if (entry.named(pod.owner())) return;
   lingering_.insert(pod.object.node);
@@ -179,7 +182,7 @@ void ClusterModel::put_pod(const std::string& text) {
   }
   const auto uid = object->ask.uid;
   // A node without a record is somebody else's word: room may be set aside there still (placer.h).
-  const bool settled = (!object->node.empty() && !object->record.empty()) || object->ended;
+  const bool over = (!object->node.empty() && !object->record.empty()) || object->ended;
   auto known = known_pod(std::move(*object), settings_);
   const std::lock_guard lock(mutex_);
   if (known) {
@@ -187,12 +190,12 @@ void ClusterModel::put_pod(const std::string& text) {
   } else if (pods_.contains(uid)) {
     store_pod(uid, nullptr);
   }
-  if (settled) drop_reservations(uid);
+  if (over) settled(uid);
 }
 
 void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   std::map<std::string, Pod> read;
-  std::set<std::string> settled;
+  std::set<std::string> over;
   for (const auto& text : all) {
     auto object = codec::parse_cluster_pod(text);
     if (!object) {
@@ -201,7 +204,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
       continue;
     }
     const auto uid = object->ask.uid;
-    if ((!object->node.empty() && !object->record.empty()) || object->ended) settled.insert(uid);
+    if ((!object->node.empty() && !object->record.empty()) || object->ended) over.insert(uid);
     if (auto known = known_pod(std::move(*object), settings_))
       read[uid] = std::make_shared<const KnownPod>(std::move(*known));
   }
@@ -213,7 +216,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   // Room for a pod that this list does not have stays: the list may be older than the pod. The binder reads it.
   for (const auto& uid : gone) store_pod(uid, nullptr);
   for (const auto& [uid, pod] : read) store_pod(uid, pod);
-  for (const auto& uid : settled) drop_reservations(uid);
+  for (const auto& uid : over) settled(uid);
   pods_synced_ = true;
 }
 
@@ -259,6 +262,7 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState* next) con
   made.conflicts.insert(made.conflicts.end(), odd.begin(), odd.end());
   tell_conflicts(name, entry.conflicts, made.conflicts);
   entry.conflicts = std::move(made.conflicts);
+  for (const auto& [owner, kept] : entry.kept) made.state.holds.push_back(kept.hold);
   if (entry.exists && !entry.gpus.empty()) {
     (*next)[name] = std::make_shared<const NodeState>(std::move(made.state));
   } else {
@@ -283,6 +287,7 @@ void ClusterModel::end_lingering() const {
 
 void ClusterModel::refresh() const {
   end_lingering();
+  end_holds();
   if (dirty_.empty()) return;
   auto next = std::make_shared<ClusterState>(*published_);
   for (const auto& name : dirty_) refresh_node(name, next.get());
@@ -353,6 +358,7 @@ ClusterModel::Figures ClusterModel::figures() const {
   for (const auto& [name, entry] : nodes_) {
     now.conflicts += entry.conflicts.size();
     now.reserved += entry.reserved.size();
+    now.held += entry.kept.size();
   }
   for (const auto& [uid, pod] : pods_) {
     now.holding += pod->holds() ? 1 : 0;

@@ -70,6 +70,15 @@ class ClusterModel {
   /// Set aside, nobody writes just now, and the pod's watch has not shown the record: since before `before`.
   [[nodiscard]] std::vector<Reservation> unsettled(Clock::Time before) const;
 
+  /// Keeps room on that node for the pod that the hold is for: from now on the ledgers of all others of its priority
+  /// or below have that much less. It ends when the pod is bound, over or gone, by drop_hold(), and at `until`. A pod
+  /// has one hold; a new one takes the place of the old.
+  void put_hold(const std::string& node, Hold hold, Clock::Time until);
+  void drop_hold(const std::string& uid);
+  /// UIDs of pods that held something and went within kDeparted: their slices are going.
+  static constexpr Clock::Duration kDeparted = std::chrono::seconds(60);
+  [[nodiscard]] std::vector<std::string> departed() const;
+
   /// The node's cards with their places in the driver's list.
   [[nodiscard]] std::vector<codec::CountedCard> counted_cards(const std::string& node) const;
 
@@ -84,6 +93,7 @@ class ClusterModel {
     std::size_t waiting = 0;
     std::size_t unplaced = 0;
     std::size_t reserved = 0;
+    std::size_t held = 0;  // pods for which room is kept while others go
     std::size_t conflicts = 0;         // now
     std::uint64_t conflicts_seen = 0;  // ever
     std::uint64_t unreadable = 0;      // objects, ever
@@ -111,6 +121,9 @@ class ClusterModel {
   void refresh() const;
   void refresh_node(const std::string& name, ClusterState* next) const;
   void end_lingering() const;
+  void end_holds() const;
+  void settled(const std::string& uid);
+  void free_hold(const std::string& uid);
   void tell_conflicts(const std::string& node, const std::vector<Conflict>& before,
                       const std::vector<Conflict>& now) const;
 
@@ -124,6 +137,8 @@ class ClusterModel {
   std::map<std::string, Pod> pods_;                         // by UID
   std::map<std::string, std::string> gpu_node_;             // a GPU object's name → its node
   std::map<std::string, std::set<std::string>> reserved_;   // by UID: the nodes where room is set aside
+  mutable std::map<std::string, std::string> held_;         // by UID: the node where room is kept
+  std::map<std::string, Clock::Time> departed_;             // by UID: when a pod that held went
   // Made anew lazily.
   mutable std::map<std::string, NodeEntry> nodes_;
   mutable std::set<std::string> dirty_;

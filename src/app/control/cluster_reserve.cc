@@ -35,7 +35,8 @@ Result<Reservation> ClusterModel::set_aside(const std::string& node, const Known
                                             const PolicyRow& policy, std::uint64_t epoch) {
   const auto state = published_->find(node);
   if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
-  CARVE_TRY(auto slices, place_pod(state->second->ledger, state->second->links, pod.owner(), pod.parts, policy));
+  const SeenLedger seen(*state->second, pod.owner(), pod.object.priority);
+  CARVE_TRY(auto slices, place_pod(*seen, state->second->links, pod.owner(), pod.parts, policy));
   const auto& ask = pod.object.ask;
   Reservation room{node,  pod.owner(), ask.space, ask.name, std::move(slices), epoch, clock_.now(), 1,
                    false, false};
@@ -79,6 +80,53 @@ void ClusterModel::drop_reservations(const std::string& uid) {
   if (where == reserved_.end()) return;
   for (const auto& node : where->second) touch(node).reserved.erase({OwnerKind::kPod, uid});
   reserved_.erase(where);
+}
+
+void ClusterModel::settled(const std::string& uid) {
+  drop_reservations(uid);
+  free_hold(uid);
+}
+
+void ClusterModel::free_hold(const std::string& uid) {
+  const auto where = held_.find(uid);
+  if (where == held_.end()) return;
+  touch(where->second).kept.erase({OwnerKind::kPod, uid});
+  held_.erase(where);
+}
+
+void ClusterModel::put_hold(const std::string& node, Hold hold, Clock::Time until) {
+  const std::lock_guard lock(mutex_);
+  const Owner owner = hold.owner;
+  free_hold(owner.uid);
+  held_[owner.uid] = node;
+  touch(node).kept[owner] = {std::move(hold), until};
+}
+
+void ClusterModel::drop_hold(const std::string& uid) {
+  const std::lock_guard lock(mutex_);
+  free_hold(uid);
+}
+
+void ClusterModel::end_holds() const {
+  const auto now = clock_.now();
+  for (auto at = held_.begin(); at != held_.end();) {
+    const auto entry = nodes_.find(at->second);
+    const bool over = entry == nodes_.end() || std::erase_if(entry->second.kept, [&](const auto& one) {
+                        return one.first.uid == at->first && one.second.until <= now;
+                      }) > 0;
+    if (over) dirty_.insert(at->second);
+    at = over ? held_.erase(at) : std::next(at);
+  }
+}
+
+std::vector<std::string> ClusterModel::departed() const {
+  std::vector<std::string> uids;
+  const auto now = clock_.now();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [uid, since] : departed_) {
+    if (now < since + kDeparted) uids.push_back(uid);
+  }
+  return uids;
 }
 
 std::vector<Reservation> ClusterModel::unsettled(Clock::Time before) const {

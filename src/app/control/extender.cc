@@ -27,7 +27,7 @@ Result<Asked> ask(std::string_view call, const codec::DialectSettings& settings,
     return asked;
   }
   const Owner owner{OwnerKind::kPod, asked.args.pod.uid};
-  asked.fit = fit(*snapshot(), owner, asked.parts, asked.args.names, policy);
+  asked.fit = fit(*snapshot(), owner, asked.parts, asked.args.names, policy, asked.args.priority);
   return asked;
 }
 
@@ -40,7 +40,7 @@ std::string Extender::filter(std::string_view call) const {
     answer.error = asked.error().what;
     return codec::to_json(answer, {});
   }
-  if (watcher_) watcher_(asked->fit);
+  if (watcher_) watcher_({OwnerKind::kPod, asked->args.pod.uid}, asked->fit);
   for (const auto& node : asked->fit.nodes) answer.names.push_back(node.node);
   for (const auto& node : asked->fit.refused)
     (node.final ? answer.hopeless : answer.failed)[node.node] = node.why;
@@ -67,6 +67,26 @@ std::string Extender::prioritize(std::string_view call) const {
     scores.push_back({node.node, score});
   }
   return codec::to_json(scores);
+}
+
+std::string Extender::preempt(std::string_view call) const {
+  auto args = codec::parse_preemption_args(call);
+  if (!args) return codec::preemption_result({});
+  const auto parts = codec::requests_of(args->pod, settings_);
+  if (!parts) return codec::preemption_result({});
+  if (parts->empty()) return codec::preemption_result(args->nodes);
+  const Owner owner{OwnerKind::kPod, args->pod.uid};
+  const auto cluster = snapshot_();
+  std::erase_if(args->nodes, [&](const auto& proposed) {
+    const auto node = cluster->find(proposed.first);
+    if (node == cluster->end()) return true;
+    const NodeState& state = *node->second;
+    if (std::binary_search(state.reserved.begin(), state.reserved.end(), owner)) return false;
+    Ledger rest = *SeenLedger(state, owner, args->priority);
+    for (const auto& uid : proposed.second.uids) rest.remove_owner({OwnerKind::kPod, uid});
+    return !place_pod(rest, state.links, owner, *parts, policy_).has_value();
+  });
+  return codec::preemption_result(args->nodes);
 }
 
 }  // namespace carve::control

@@ -11,15 +11,15 @@
 
 namespace carve::control {
 
-/// The answers to kube-scheduler's filter and prioritize calls. Pure computation on a snapshot: no
+/// The answers to kube-scheduler's filter, prioritize and preempt calls. Pure computation on a snapshot: no
 /// call to anybody, nothing is set aside, so any replica may answer and a call that is repeated or
 /// lost does no harm. Safe from any thread.
 class Extender {
  public:
   /// `snapshot` gives the cluster as it is known now; what it points to never changes.
   using Snapshot = std::function<std::shared_ptr<const ClusterState>()>;
-  /// Is told of every filter call what came of it.
-  using Watcher = std::function<void(const Fit&)>;
+  /// Is told of every filter call what came of it, and for whom.
+  using Watcher = std::function<void(const Owner&, const Fit&)>;
   Extender(codec::DialectSettings settings, const PolicyRow& policy, Snapshot snapshot, Watcher watcher = {})
       : settings_(settings), policy_(policy), snapshot_(std::move(snapshot)), watcher_(std::move(watcher)) {}
 
@@ -32,6 +32,10 @@ class Extender {
   /// coin, decide nothing. Empty for a call that cannot be read, which the scheduler takes as no
   /// opinion.
   [[nodiscard]] std::string prioritize(std::string_view call) const;
+  /// kube-scheduler proposes whom it would evict on which nodes, and knows nothing of cards. A node on which the pod
+  /// would not fit by card after it is dropped, so that nobody is evicted in vain; the others keep their victims, whom
+  /// it needs for reasons of its own. A call that cannot be read drops all.
+  [[nodiscard]] std::string preempt(std::string_view call) const;
 
  private:
   codec::DialectSettings settings_;

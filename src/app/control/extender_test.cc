@@ -58,6 +58,36 @@ TEST_F(ExtenderTest, APodWithoutCardsGoesAnywhere) {
   EXPECT_EQ(extender_.prioritize(call(R"("cpu":"1")", all_)), "[]");
 }
 
+TEST_F(ExtenderTest, ANodeWhereTheProposedVictimsGiveTooLittleIsDropped) {
+  const auto asked = [](const std::string& limits, const std::string& victims) {
+    return R"({"Pod":{"metadata":{"name":"p","uid":"u"},"spec":{"containers":[{"name":"c","resources":{"limits":{)" +
+           limits + R"(}}}]}},"NodeNameToMetaVictims":{)" + victims + "}}";
+  };
+  const std::string other = R"({"Pods":[{"UID":"other"}],"NumPDBViolations":0})";
+  const std::string none = R"({"Pods":[{"UID":"somebody without cards"}],"NumPDBViolations":0})";
+  EXPECT_EQ(extender_.preempt(asked(R"("aliyun.com/gpu-mem":"12")", R"("full":)" + other + R"(,"half":)" + none +
+                                                                        R"(,"idle":)" + none + R"(,"far":)" + none)),
+            R"({"NodeNameToMetaVictims":{"full":)" + other + R"(,"idle":)" + none + "}}");
+  EXPECT_EQ(extender_.preempt(asked(R"("cpu":"1")", R"("full":)" + none)),
+            R"({"NodeNameToMetaVictims":{"full":)" + none + "}}");
+  EXPECT_EQ(extender_.preempt("{"), R"({"NodeNameToMetaVictims":{}})");
+  EXPECT_EQ(extender_.preempt(asked(R"("aliyun.com/gpu-mem":"x")", R"("full":)" + other)),
+            R"({"NodeNameToMetaVictims":{}})");
+}
+
+TEST_F(ExtenderTest, RoomThatIsHeldIsNotOfferedToOthersOfThatPriority) {
+  auto held = std::make_shared<NodeState>(*node(16));
+  const Slice kept{{OwnerKind::kPod, "first"}, "c", CardId("GPU-0"), Bytes::gib(14), CoreShare(1)};
+  held->holds = {{kept.owner, 5, {kept}, {}}};
+  (*cluster_)["idle"] = held;
+  const auto with = [&](const std::string& priority) {
+    auto text = call(R"("aliyun.com/gpu-mem":"3")", R"("idle")");
+    return text.replace(text.find(R"("spec":{)"), 8, R"("spec":{"priority":)" + priority + ",");
+  };
+  EXPECT_THAT(extender_.filter(with("5")), HasSubstr("largest free slice 2 GiB < 3 GiB"));
+  EXPECT_THAT(extender_.filter(with("6")), HasSubstr(R"("NodeNames":["idle"])"));
+}
+
 TEST_F(ExtenderTest, NonsenseIsAnError) {
   EXPECT_THAT(extender_.filter("{"), HasSubstr("no JSON"));
   EXPECT_THAT(extender_.filter(call(R"("aliyun.com/gpu-mem":"10G")", all_)),

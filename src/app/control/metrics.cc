@@ -107,6 +107,7 @@ void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* tex
   text->sample(std::uint64_t{figures.waiting}, {{"state", "waiting"}});
   text->sample(std::uint64_t{figures.unplaced}, {{"state", "unplaced"}});
   gauge("carve_control_reservations", "Room set aside for bindings on their way.", figures.reserved);
+  gauge("carve_control_holds", "Pods for which room is kept while others go for them.", figures.held);
   gauge("carve_control_conflicts", "Slices that are held and cannot be.", figures.conflicts);
   const auto counter = [text](std::string_view name, std::string_view help, std::uint64_t value) {
     text->family(name, Kind::kCounter, help);

@@ -48,6 +48,12 @@ struct Lingering {
   Clock::Time until{};
 };
 
+/// Room that is kept for a pod while others go for it.
+struct KeptRoom {
+  Hold hold;
+  Clock::Time until{};
+};
+
 /// All that is known of one node, as the API server's objects and the binder say it.
 struct NodeEntry {
   bool exists = false;
@@ -56,9 +62,12 @@ struct NodeEntry {
   std::map<std::string, std::shared_ptr<const KnownPod>> pods;  // bound here, by UID
   std::map<Owner, Reservation> reserved;
   std::map<Owner, Lingering> lingering;
+  std::map<Owner, KeptRoom> kept;
   std::vector<Conflict> conflicts;  // as last assembled
 
-  [[nodiscard]] bool empty() const { return !exists && gpus.empty() && pods.empty() && reserved.empty(); }
+  [[nodiscard]] bool empty() const {
+    return !exists && gpus.empty() && pods.empty() && reserved.empty() && kept.empty();
+  }
   /// Some card's object says that this owner holds of it.
   [[nodiscard]] bool named(const Owner& owner) const;
 };

@@ -101,6 +101,10 @@ std::vector<Route> secure_routes(const Answers& answers) {
   rows.push_back(post_synced("/scheduler/filter", Verb::kFilter, answers, answers.filter));
   rows.push_back(post_synced("/scheduler/prioritize", Verb::kPrioritize, answers, answers.prioritize));
   if (answers.preempt) rows.push_back(post_synced("/scheduler/preempt", Verb::kPreempt, answers, answers.preempt));
+  if (answers.turned_away) {
+    rows.push_back(post(std::string(kTurnedAway), Asker::kScheduler, Verb::kOther, answers.turned_away,
+                        outcome_of_extender));
+  }
   if (answers.bind) {
     rows.push_back(post_synced("/scheduler/bind", Verb::kBind, answers, answers.bind));
     rows.back().waits = true;

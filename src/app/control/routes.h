@@ -60,10 +60,14 @@ class Routes {
 /// Where one replica hands a bind call to another: it ends there, whoever leads.
 inline constexpr std::string_view kBindHere = "/scheduler/bind-here";
 
+/// Where one replica tells the leader of pods that it turned away.
+inline constexpr std::string_view kTurnedAway = "/scheduler/turned-away";
+
 /// What the routes are answered by. Each is safe from any thread; what is empty has no route.
 struct Answers {
   using Text = std::function<std::string(std::string_view)>;
   Text filter, prioritize, bind, preempt;  // kube-scheduler's extender calls
+  Text turned_away;                        // another replica's, of a pod that no node served
   Text bind_here;                          // another replica's, which believes that this one leads
   Text mutate, validate;                   // AdmissionReviews
   std::function<std::string()> cluster;    // GET /v1/cluster

@@ -7,6 +7,11 @@
 namespace carve::control {
 
 bool gained_room(const NodeState& before, const NodeState& now) {
+  // A hold that ended may have kept others out.
+  if (std::any_of(before.holds.begin(), before.holds.end(), [&](const Hold& hold) {
+        return std::find(now.holds.begin(), now.holds.end(), hold) == now.holds.end();
+      }))
+    return true;
   return std::any_of(now.ledger.cards().begin(), now.ledger.cards().end(), [&](const CardState& card) {
     const CardState* was = before.ledger.find(card.card.id);
     const bool open = card.card.health.ok && card.card.closed.empty();
@@ -15,6 +20,14 @@ bool gained_room(const NodeState& before, const NodeState& now) {
       return std::find(card.slices.begin(), card.slices.end(), slice) == card.slices.end();
     });
   });
+}
+
+Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& node) {
+  const auto body = fmt::format(R"({{"metadata":{{"annotations":{{"{}":"{}"}}}}}})", Waker::kTouched,
+                                clock.wall_now().time_since_epoch().count());
+  const auto touched = api.patch("/api/v1/nodes/" + node, KubePatch::kMerge, body);
+  if (!touched) return tl::unexpected(touched.error());
+  return {};
 }
 
 void Waker::step() {
@@ -30,9 +43,7 @@ void Waker::step() {
   if (due_.empty() || now < next_ || !leader_.leads_until(now)) return;
   if (model_.pods_where([](const KnownPod& pod) { return pod.waits(); }).empty()) return due_.clear();
   next_ = now + kGap;
-  const auto body = fmt::format(R"({{"metadata":{{"annotations":{{"{}":"{}"}}}}}})", kTouched,
-                                clock_.wall_now().time_since_epoch().count());
-  const auto touched = api_.patch("/api/v1/nodes/" + due_, KubePatch::kMerge, body);
+  const auto touched = touch_node(api_, clock_, due_);
   if (touched || touched.error().code == Code::kNotFound) return due_.clear();
   log_.warn("waiting pods not woken", {{"node", due_}, {"error", touched.error().what}});
 }

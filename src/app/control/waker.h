@@ -36,6 +36,9 @@ class Waker {
   Clock::Time next_{};
 };
 
+/// An annotation of that Node is written anew: kube-scheduler asks again for pods that wait.
+Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& node);
+
 /// More can be put on `now` than on `before`: a slice went, a card came, healed or was opened again.
 [[nodiscard]] bool gained_room(const NodeState& before, const NodeState& now);
 

@@ -2,8 +2,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "codec/cluster/budget.h"
 #include "codec/cluster/cluster_node.h"
 #include "codec/cluster/cluster_pod.h"
+#include "codec/cluster/eviction.h"
 #include "codec/cluster/installation.h"
 #include "codec/cluster/lease.h"
 
@@ -17,6 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static_cast<void>(allocatable_of(text, "nvidia.com/gpu"));
   static_cast<void>(has_authority(text));
   static_cast<void>(parse_server_version(text));
+  static_cast<void>(parse_budget(text));
   if (const auto lease = parse_lease(text)) {
     const auto again = parse_lease(encode_lease(*lease));
     static_cast<void>(seconds_since_renewal(*lease, 0));
@@ -25,6 +28,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto pod = parse_cluster_pod(text)) {
     static_cast<void>(binding_body(*pod, "n", pod->ask.annotations));
     static_cast<void>(annotations_patch(*pod, pod->ask.annotations));
+    static_cast<void>(eviction_body(*pod, true));
+    static_cast<void>(nomination_patch(*pod, "n"));
+    if (const auto budget = parse_budget(text)) static_cast<void>(covers(*budget, pod->ask));
   }
   return 0;
 }

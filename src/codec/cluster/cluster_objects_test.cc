@@ -49,6 +49,24 @@ TEST(ClusterPod, WritesNameThisVeryPod) {
             R"({"metadata":{"uid":"u-1","resourceVersion":"7","annotations":{"k":"v"}}})");
 }
 
+TEST(ClusterPod, WhatDecidesAboutItsGoing) {
+  const auto pod = parse_cluster_pod(
+      R"({"metadata":{"name":"p","uid":"u","annotations":{"kubernetes.io/config.mirror":"x"}},)"
+      R"("spec":{"preemptionPolicy":"Never","terminationGracePeriodSeconds":5},"status":{"phase":"Pending",)"
+      R"("startTime":"2026-11-21T20:01:02Z","conditions":[{"type":"PodScheduled","status":"False",)"
+      R"("reason":"Unschedulable"}]}})");
+  ASSERT_TRUE(pod);
+  EXPECT_TRUE(pod->yields);
+  EXPECT_TRUE(pod->refused);
+  EXPECT_TRUE(pod->mirror);
+  EXPECT_EQ(pod->grace, 5);
+  EXPECT_EQ(pod->started_at, 20261121200102);
+  const auto other = parse_cluster_pod(kPod);
+  ASSERT_TRUE(other);
+  EXPECT_FALSE(other->yields || other->refused || other->mirror);
+  EXPECT_EQ(other->grace, 30);
+}
+
 TEST(ClusterNode, LabelsAndSlots) {
   const auto node = parse_cluster_node(
       R"({"metadata":{"name":"n","labels":{"pool":"a"}},"status":{"allocatable":{"elasticgpu.io/slot":"128"}}})");

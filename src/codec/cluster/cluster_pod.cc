@@ -30,6 +30,23 @@ bool any_started(const json::value& pod) {
   return false;
 }
 
+/// The digits of "2026-01-01T23:59:59Z".
+std::int64_t moment(const std::string& rfc3339) {
+  std::int64_t number = 0;
+  for (const char c : rfc3339.substr(0, 19)) {
+    if (c >= '0' && c <= '9') number = number * 10 + (c - '0');
+  }
+  return number;
+}
+
+bool was_refused(const json::value& pod) {
+  const auto& conditions = read::list(pod, "status.conditions");
+  return std::any_of(conditions.begin(), conditions.end(), [](const json::value& condition) {
+    return read::text(condition, "type") == "PodScheduled" && read::text(condition, "status") == "False" &&
+           read::text(condition, "reason") == "Unschedulable";
+  });
+}
+
 }  // namespace
 
 Result<ClusterPod> parse_cluster_pod(std::string_view text) {
@@ -45,6 +62,12 @@ Result<ClusterPod> parse_cluster_pod(std::string_view text) {
   pod.nominated = read::text(value, "status.nominatedNodeName");
   pod.priority = static_cast<std::int32_t>(
       std::clamp<std::int64_t>(read::number(value, "spec.priority"), INT32_MIN, INT32_MAX));
+  pod.started_at = moment(read::text(value, "status.startTime"));
+  if (read::at(value, "spec.terminationGracePeriodSeconds") != nullptr)
+    pod.grace = std::clamp<std::int64_t>(read::number(value, "spec.terminationGracePeriodSeconds"), 0, 86'400);
+  pod.yields = read::text(value, "spec.preemptionPolicy") == "Never";
+  pod.refused = was_refused(value);
+  pod.mirror = pod.ask.annotations.contains("kubernetes.io/config.mirror");
   const auto phase = read::text(value, "status.phase");
   pod.ended = phase == "Succeeded" || phase == "Failed";
   pod.deleting = !read::text(value, "metadata.deletionTimestamp").empty();

@@ -19,10 +19,15 @@ struct ClusterPod {
   std::string scheduler;
   std::string nominated;  // status.nominatedNodeName
   std::int32_t priority = 0;
+  std::int64_t started_at = 0;  // status.startTime as a number that grows: 20260101235959; 0: none
+  std::int64_t grace = 30;      // seconds that it is given to end
   bool ended = false;     // Succeeded or Failed
   bool deleting = false;  // a deletionTimestamp is set
   bool gated = false;     // its author holds it back
   bool started = false;   // a container of it runs or ran
+  bool yields = false;    // preemptionPolicy Never: nobody goes for it
+  bool refused = false;   // a scheduler tried it and found no node
+  bool mirror = false;    // of a static pod: the kubelet's own, no eviction ends it
 };
 
 /// Tolerant.

@@ -47,6 +47,17 @@ bool take_nodes(const json::value& value, ExtenderArgs* args) {
   return true;
 }
 
+/// The Pod of a call, and its priority.
+Result<PodAsk> take_pod(const json::value& value, std::int32_t* priority) {
+  const auto* pod = field(value, "Pod");
+  if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
+  CARVE_TRY(auto ask, pod_ask_from(*pod));
+  if (ask.uid.empty()) return fail(Code::kInvalidArgument, "extender call: Pod without metadata.uid");
+  *priority = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(json_read::number(*pod, "spec.priority"), INT32_MIN, INT32_MAX));
+  return ask;
+}
+
 json::object texts(const std::map<std::string, std::string>& all) {
   json::object object;
   for (const auto& [key, value] : all) object[key] = value;
@@ -57,12 +68,8 @@ json::object texts(const std::map<std::string, std::string>& all) {
 
 Result<ExtenderArgs> parse_extender_args(std::string_view text) {
   CARVE_TRY(const auto value, json_read::parse(text, "extender call"));
-  const auto* pod = field(value, "Pod");
-  if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
   ExtenderArgs args;
-  CARVE_TRY(args.pod, pod_ask_from(*pod));
-  if (args.pod.uid.empty())
-    return fail(Code::kInvalidArgument, "extender call: Pod without metadata.uid");
+  CARVE_TRY(args.pod, take_pod(value, &args.priority));
   if (!take_nodes(value, &args))
     return fail(Code::kInvalidArgument, "extender call: neither NodeNames nor Nodes");
   if (std::find(args.names.begin(), args.names.end(), "") != args.names.end())
@@ -95,6 +102,53 @@ std::string to_json(const std::vector<HostScore>& scores) {
   for (const HostScore& score : scores)
     out.push_back(json::object{{"Host", score.node}, {"Score", score.score}});
   return json::serialize(out);
+}
+
+Result<PreemptionArgs> parse_preemption_args(std::string_view text) {
+  CARVE_TRY(const auto value, json_read::parse(text, "extender call"));
+  PreemptionArgs args;
+  CARVE_TRY(args.pod, take_pod(value, &args.priority));
+  const auto* whole = field(value, "NodeNameToVictims");
+  const auto* all = whole != nullptr ? whole : field(value, "NodeNameToMetaVictims");
+  if (all == nullptr || !all->is_object())
+    return fail(Code::kInvalidArgument, "extender preempt: neither NodeNameToMetaVictims nor NodeNameToVictims");
+  for (const auto& [node, proposed] : all->get_object()) {
+    auto& victims = args.nodes[std::string(node)];
+    if (const auto* count = field(proposed, "NumPDBViolations"); count != nullptr && count->is_int64())
+      victims.violations = count->get_int64();
+    const auto* pods = field(proposed, "Pods");
+    if (pods == nullptr || !pods->is_array()) continue;
+    for (const json::value& pod : pods->get_array()) {
+      auto uid = whole != nullptr ? json_read::text(pod, "metadata.uid") : json_read::text_of(field(pod, "UID"));
+      if (uid.empty()) return fail(Code::kInvalidArgument, "extender preempt: a victim without a UID");
+      victims.uids.push_back(std::move(uid));
+    }
+  }
+  return args;
+}
+
+std::string preemption_result(const std::map<std::string, PreemptionArgs::Victims>& nodes) {
+  json::object all;
+  for (const auto& [node, victims] : nodes) {
+    json::array pods;
+    for (const auto& uid : victims.uids) pods.push_back(json::object{{"UID", uid}});
+    all[node] = json::object{{"Pods", std::move(pods)}, {"NumPDBViolations", victims.violations}};
+  }
+  return json::serialize(json::object{{"NodeNameToMetaVictims", std::move(all)}});
+}
+
+std::string encode_turned_away(const TurnedAwayNote& note) {
+  return json::serialize(
+      json::object{{"PodUID", note.uid}, {"NodeNames", json::array(note.nodes.begin(), note.nodes.end())}});
+}
+
+Result<TurnedAwayNote> parse_turned_away(std::string_view text) {
+  CARVE_TRY(const auto value, json_read::parse(text, "turned-away"));
+  TurnedAwayNote note;
+  note.uid = json_read::text(value, "PodUID");
+  if (note.uid.empty()) return fail(Code::kInvalidArgument, "turned-away: without PodUID");
+  for (const auto& name : json_read::list(value, "NodeNames")) note.nodes.push_back(json_read::text_of(&name));
+  return note;
 }
 
 Result<BindingArgs> parse_binding_args(std::string_view text) {

@@ -17,6 +17,7 @@ namespace carve::codec {
 /// Of a filter or prioritize call.
 struct ExtenderArgs {
   PodAsk pod;
+  std::int32_t priority = 0;                 // of the pod
   std::vector<std::string> names;            // the candidates, in the order of the call
   bool cache_capable = true;                 // names came, not whole Node objects
   std::map<std::string, std::string> nodes;  // else the objects, as they came
@@ -40,6 +41,31 @@ struct HostScore {
   std::int64_t score = 0;  // 0 to 10
 };
 [[nodiscard]] std::string to_json(const std::vector<HostScore>& scores);
+
+/// Of a preempt call: who would have to go on each node, as kube-scheduler counts.
+struct PreemptionArgs {
+  struct Victims {
+    std::vector<std::string> uids;
+    std::int64_t violations = 0;  // of PodDisruptionBudgets
+  };
+  PodAsk pod;
+  std::int32_t priority = 0;
+  std::map<std::string, Victims> nodes;
+};
+/// Both forms: victims as whole Pods, or by their UIDs.
+///   errors  kInvalidArgument: no JSON, no Pod with a UID, no map of victims, or a victim without a UID
+[[nodiscard]] Result<PreemptionArgs> parse_preemption_args(std::string_view text);
+/// ExtenderPreemptionResult: the nodes that remain, with their victims by UID, whatever form was asked in.
+[[nodiscard]] std::string preemption_result(const std::map<std::string, PreemptionArgs::Victims>& nodes);
+
+/// What one replica tells another: a pod that no node serves, and the nodes on which only cards are missing.
+struct TurnedAwayNote {
+  std::string uid;
+  std::vector<std::string> nodes;
+};
+[[nodiscard]] std::string encode_turned_away(const TurnedAwayNote& note);
+///   errors  kInvalidArgument: no JSON, or without a UID
+[[nodiscard]] Result<TurnedAwayNote> parse_turned_away(std::string_view text);
 
 struct BindingArgs {
   std::string space;

@@ -16,6 +16,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static_cast<void>(to_json(answer, *args));
   }
   static_cast<void>(parse_binding_args(text));
+  if (const auto args = parse_preemption_args(text)) static_cast<void>(preemption_result(args->nodes));
+  if (const auto note = parse_turned_away(text)) {
+    const auto again = parse_turned_away(encode_turned_away(*note));
+    if (!again || again->uid != note->uid || again->nodes != note->nodes) __builtin_trap();
+  }
   static_cast<void>(parse_pod_ask(text));
   return 0;
 }

@@ -48,6 +48,33 @@ TEST(Extender, NonsenseIsRefusedWithWhatIsMissing) {
               HasSubstr("PodUID"));
 }
 
+TEST(Extender, VictimsComeInBothFormsAndGoOutByUid) {
+  const std::string pod = R"({"Pod":{"metadata":{"name":"p","uid":"u"},"spec":{"priority":7}},)";
+  const auto whole = parse_preemption_args(
+      pod + R"("NodeNameToVictims":{"n1":{"Pods":[{"metadata":{"name":"v","uid":"v1"}}],"NumPDBViolations":1}}})");
+  ASSERT_TRUE(whole) << whole.error().what;
+  EXPECT_EQ(whole->priority, 7);
+  EXPECT_THAT(whole->nodes.at("n1").uids, ElementsAre("v1"));
+  const auto meta = parse_preemption_args(
+      pod + R"("nodeNameToMetaVictims":{"n1":{"pods":[{"uid":"v1"}],"numPDBViolations":1},"n2":{"Pods":null}}})");
+  ASSERT_TRUE(meta) << meta.error().what;
+  EXPECT_EQ(preemption_result({*meta->nodes.find("n1")}), preemption_result(whole->nodes));
+  EXPECT_EQ(preemption_result(whole->nodes),
+            R"({"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"v1"}],"NumPDBViolations":1}}})");
+  EXPECT_TRUE(meta->nodes.at("n2").uids.empty());
+  EXPECT_FALSE(parse_preemption_args(pod + R"("Nodes":{}})"));
+  EXPECT_FALSE(parse_preemption_args(pod + R"("NodeNameToMetaVictims":{"n1":{"Pods":[{}]}}})"));
+  EXPECT_FALSE(parse_preemption_args(R"({"NodeNameToMetaVictims":{}})"));
+}
+
+TEST(Extender, APodThatWasTurnedAwayIsToldToAnotherReplica) {
+  const auto note = parse_turned_away(encode_turned_away({"u", {"a", "b"}}));
+  ASSERT_TRUE(note);
+  EXPECT_EQ(note->uid, "u");
+  EXPECT_THAT(note->nodes, ElementsAre("a", "b"));
+  EXPECT_FALSE(parse_turned_away("{}"));
+}
+
 TEST(Extender, BindingAndScores) {
   const auto args =
       parse_binding_args(R"({"PodName":"p","podNamespace":"s","PodUID":"u","Node":"n"})");

@@ -22,7 +22,8 @@ std::int64_t score_of(const Ledger& ledger, const std::vector<Slice>& slices,
 }  // namespace
 
 Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
-        const std::vector<std::string>& names, const PolicyRow& policy) {
+        const std::vector<std::string>& names, const PolicyRow& policy,
+        std::int32_t priority) {
   Fit result;
   for (const std::string& name : names) {
     const auto node = cluster.find(name);
@@ -35,9 +36,10 @@ Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartR
       result.nodes.push_back({name, std::numeric_limits<std::int64_t>::max() / 64});
       continue;
     }
-    const auto placed = place_pod(state.ledger, state.links, owner, parts, policy);
+    const SeenLedger seen(state, owner, priority);
+    const auto placed = place_pod(*seen, state.links, owner, parts, policy);
     if (placed) {
-      result.nodes.push_back({name, score_of(state.ledger, *placed, policy)});
+      result.nodes.push_back({name, score_of(*seen, *placed, policy)});
     } else {
       const bool final = placed.error().code == Code::kFailedPrecondition ||
                          placed.error().code == Code::kInvalidArgument;

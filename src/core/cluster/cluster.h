@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/cluster/hold.h"
 #include "core/ledger/ledger.h"
 #include "core/policy/place_pod.h"
 #include "core/topology/links.h"
@@ -18,7 +20,21 @@ struct NodeState {
   LinkMatrix links;
   std::map<std::string, std::string> labels;  // of the Node: pools are selected by them
   std::vector<Owner> reserved;                // room is set aside for them, they are not bound yet; sorted
+  std::vector<Hold> holds = {};               // room that is kept while others go
   friend bool operator==(const NodeState&, const NodeState&) = default;
+};
+
+/// The node's ledger as somebody of that priority sees it; no copy where nothing is held. Not longer than the node.
+class SeenLedger {
+ public:
+  SeenLedger(const NodeState& node, const Owner& owner, std::int32_t priority) : plain_(node.ledger) {
+    if (!node.holds.empty()) seen_ = seen_by(owner, priority, node.ledger, node.holds);
+  }
+  const Ledger& operator*() const { return seen_ ? *seen_ : plain_; }
+
+ private:
+  const Ledger& plain_;
+  std::optional<Ledger> seen_;
 };
 
 /// All machines, by name. Copying it is taking a snapshot: a node that changes becomes another object.
@@ -43,11 +59,11 @@ struct Fit {
 };
 
 /// Which of these nodes serve the pod: pure, nothing is set aside. Where room is set aside for the owner
-/// already, it fits.
+/// already, it fits. Who has a lower priority than a hold's, or the same, does not see its room.
 ///   cost    place_pod() per node
 [[nodiscard]] Fit fit(const ClusterState& cluster, const Owner& owner,
                       const std::vector<PartRequest>& parts, const std::vector<std::string>& names,
-                      const PolicyRow& policy);
+                      const PolicyRow& policy, std::int32_t priority = 0);
 
 /// The engine's choice among nodes that fit: the best score, the lower name between equals;
 /// nullptr: none.

@@ -172,6 +172,7 @@ Result<std::string> FakeKubeApi::State::create(Place place, json body) {
     if (!uid.empty() && uid != text_at(object, {"metadata", "uid"}))
       return fail(Code::kAlreadyExists, place.key() + ": the precondition on its UID does not hold");
     if (place.sub == "eviction") {
+      if (body.contains("deleteOptions") && body["deleteOptions"].contains("dryRun")) return body.dump();
       drop(place.key());
       return body.dump();
     }

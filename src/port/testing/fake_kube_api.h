@@ -18,7 +18,7 @@ namespace carve::testing {
 /// A Kubernetes API server in memory. It understands its objects as far as a client can notice: UID and
 /// resourceVersion are given and checked, 404 and 409 as the real one, `status` is written only through its
 /// subresource (where the object has been written with one), `binding` sets spec.nodeName and merges its annotations,
-/// `eviction` removes, both with their precondition on the UID,
+/// `eviction` removes (with dryRun it does not), both with their precondition on the UID,
 /// fieldSelector and labelSelector (equality) filter lists and watches alike.
 ///
 /// Not as the real one: no validation, no defaults, no admission; strategic merge replaces lists like a plain

@@ -1,0 +1,328 @@
+#include "app/control/preemptor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "app/control/binder.h"
+#include "app/control/waker.h"
+#include "codec/cluster/eviction.h"
+
+namespace carve::control {
+namespace {
+
+std::string path_of(const KnownPod& pod) {
+  return fmt::format("/api/v1/namespaces/{}/pods/{}", pod.object.ask.space, pod.object.ask.name);
+}
+
+/// Something of the owner is booked on that node.
+bool holds_on(const ClusterState& cluster, const std::string& node, const Owner& owner) {
+  const auto found = cluster.find(node);
+  return found != cluster.end() && !found->second->ledger.slices_of(owner).empty();
+}
+
+std::vector<std::string> names_of(const std::vector<Holder>& victims, const ClusterModel& model) {
+  std::vector<std::string> names;
+  for (const Holder& victim : victims) {
+    const auto pod = model.pod(victim.owner.uid);
+    names.push_back(pod ? pod->full_name() : victim.owner.uid);
+  }
+  return names;
+}
+
+Clock::Duration longest_grace(const std::vector<ClusterModel::Pod>& pods) {
+  std::int64_t seconds = 0;
+  for (const auto& pod : pods) seconds = std::max(seconds, pod->object.grace);
+  return std::chrono::seconds(seconds);
+}
+
+}  // namespace
+
+void Preemptor::tell(const KnownPod& about, const char* reason, std::string message, bool warning) const {
+  const auto& ask = about.object.ask;
+  if (world_.tell) world_.tell({"Pod", ask.space, ask.name, ask.uid, reason, std::move(message), warning});
+}
+
+/// Everybody who holds, and whether they may be asked to go.
+Standing Preemptor::standing(const std::vector<codec::Budget>& budgets) const {
+  Standing all;
+  for (const auto& budget : budgets) all.allowed.push_back(budget.allowed);
+  for (const auto& uid : world_.model.departed()) all.going.insert({OwnerKind::kPod, uid});
+  const auto placed = world_.model.pods_where(
+      [](const KnownPod& pod) { return pod.record.has_value() && !pod.object.node.empty(); });
+  for (const auto& pod : placed) {
+    const Owner owner = pod->owner();
+    all.going.erase(owner);
+    if (pod->object.deleting || pod->object.ended) {
+      all.going.insert(owner);
+    } else if (!pod->object.mirror && !protected_.contains(owner)) {
+      Holder holder{owner, pod->object.priority, pod->object.started_at, {}};
+      for (std::size_t i = 0; i < budgets.size(); ++i) {
+        if (covers(budgets[i], pod->object.ask)) holder.budgets.push_back(i);
+      }
+      all.holders[pod->object.node].push_back(std::move(holder));
+    }
+  }
+  return all;
+}
+
+FoundRoom Preemptor::find(const KnownPod& pod, const std::vector<std::string>& names, const Standing& all) const {
+  const auto policy = [&](const std::string& node) -> const PolicyRow& { return world_.policy(pod, node); };
+  return find_room(*world_.model.snapshot(), pod.owner(), pod.parts, pod.object.priority, names, policy, all);
+}
+
+std::int64_t Preemptor::lowest() const {
+  std::int64_t lowest = INT64_MAX;
+  const auto placed = world_.model.pods_where([](const KnownPod& pod) { return pod.holds() && !pod.object.deleting; });
+  for (const auto& pod : placed) lowest = std::min<std::int64_t>(lowest, pod->object.priority);
+  return lowest;
+}
+
+bool Preemptor::may_look(const KnownPod& pod, Clock::Time now) {
+  const auto& uid = pod.object.ask.uid;
+  if (pod.object.yields || attempts_.contains(uid)) return false;
+  if (const auto at = not_before_.find(uid); at != not_before_.end() && now < at->second) return false;
+  const auto note = world_.turned_away.find(uid);
+  if (note && now - note->at <= kFresh) return true;
+  const auto woken = woken_.find(uid);
+  return (note || pod.object.refused) && (woken == woken_.end() || now >= woken->second + kWakeAgain);
+}
+
+void Preemptor::consider(const KnownPod& pod, Clock::Time now) {
+  const auto& uid = pod.object.ask.uid;
+  not_before_[uid] = now + kAgain;
+  const auto note = world_.turned_away.find(uid);
+  std::vector<std::string> names;
+  if (note) {
+    names = *note->nodes;
+  } else {
+    for (const auto& [name, state] : *world_.model.snapshot()) names.push_back(name);
+  }
+  auto found = find(pod, names, standing({}));
+  if (found.room == Room::kNone) not_before_[uid] = now + kHopeless;
+  if (found.room != Room::kForOthers) return;
+  const bool fresh = note && now - note->at <= kFresh;
+  if (!world_.leader.leads_until(now + 3 * Binder::kWrite)) {
+    if (fresh && world_.hand_over) world_.hand_over({uid, names});
+    return;
+  }
+  if (!fresh) return wake(uid, found.node, now);
+  const auto budgets = this->budgets();
+  if (!budgets) {
+    world_.log.warn("nobody is evicted: the disruption budgets cannot be read", {{"error", budgets.error().what}});
+    return;
+  }
+  found = find(pod, names, standing(*budgets));
+  if (found.room != Room::kForOthers) return;
+  if (found.plan.cost.violations == 0) return make_room(pod, found, *budgets);
+  ++budget_;
+  not_before_[uid] = now + kBudgetAgain;
+  tell(pod, "RoomIsProtected",
+       fmt::format("pods of lower priority hold the cards that it needs, and PodDisruptionBudgets protect them: on "
+                   "node {}, {} of {} evictions are not allowed now",
+                   found.node, found.plan.cost.violations, found.plan.victims.size()),
+       true);
+}
+
+void Preemptor::wake(const std::string& uid, const std::string& node, Clock::Time now) {
+  woken_[uid] = now;
+  const auto touched = touch_node(world_.api, world_.clock, node);
+  if (!touched) world_.log.warn("waiting pods not woken", {{"node", node}, {"error", touched.error().what}});
+}
+
+Result<std::vector<codec::Budget>> Preemptor::budgets() const {
+  CARVE_TRY(const auto texts, world_.api.list("/apis/policy/v1/poddisruptionbudgets"));
+  std::vector<codec::Budget> all;
+  for (const auto& text : texts) {
+    CARVE_TRY(auto one, codec::parse_budget(text));
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+Result<void> Preemptor::nominate(const KnownPod& pod, const std::string& node) {
+  const auto written =
+      world_.api.patch(path_of(pod) + "/status", KubePatch::kMerge, codec::nomination_patch(pod.object, node));
+  if (!written) return tl::unexpected(written.error());
+  return {};
+}
+
+void Preemptor::make_room(const KnownPod& pod, const FoundRoom& found, const std::vector<codec::Budget>& budgets) {
+  const auto& uid = pod.object.ask.uid;
+  const auto epoch = world_.leader.epoch();
+  std::vector<Pod> victims;
+  Hold hold{pod.owner(), pod.object.priority, found.plan.slices, {}};
+  for (const Holder& victim : found.plan.victims) {
+    const auto known = world_.model.pod(victim.owner.uid);
+    if (!known) return;  // it went meanwhile
+    victims.push_back(known);
+    hold.going.push_back(victim.owner);
+  }
+  const auto latest = world_.clock.now() + longest_grace(victims) + kLatest;
+  const auto going = hold.going;
+  world_.model.put_hold(found.node, std::move(hold), latest);
+  if (const auto named = nominate(pod, found.node); !named) {
+    world_.log.warn("nobody is evicted: the pod's status cannot be written",
+                    {{"pod", pod.full_name()}, {"error", named.error().what}});
+    return undo(pod);
+  }
+  // The ledger may have moved on while that was written: the same must be the answer still.
+  const auto again = find(pod, {found.node}, standing(budgets));
+  const bool same = again.room == Room::kForOthers && again.plan.victims == found.plan.victims;
+  if (!same || !allowed_all(victims)) return undo(pod);
+  if (!evict_all(pod, found, victims, epoch)) return;
+  attempts_[uid] = {found.node, going, latest, {}};
+  ++made_;
+}
+
+void Preemptor::undo(const KnownPod& pod) {
+  ++undone_;
+  world_.model.drop_hold(pod.object.ask.uid);
+  (void)nominate(pod, "");  // a nomination that stays does no harm: it is a wish
+}
+
+/// One by itself is asked for when it matters.
+bool Preemptor::allowed_all(const std::vector<Pod>& victims) {
+  return victims.size() == 1 || std::all_of(victims.begin(), victims.end(), [this](const Pod& victim) {
+           return evict(*victim, true) == Answer::kGoes;
+         });
+}
+
+/// False: somebody stays after all, and others are to be found. What is free by then stays kept for the pod.
+bool Preemptor::evict_all(const KnownPod& pod, const FoundRoom& found, const std::vector<Pod>& victims,
+                          std::uint64_t epoch) {
+  std::size_t gone = 0;
+  for (const auto& victim : victims) {
+    const bool leads = world_.leader.epoch() == epoch &&
+                       world_.leader.leads_until(world_.clock.now() + Binder::kWrite);
+    if (!leads || evict(*victim, false) != Answer::kGoes) {
+      if (gone == 0) undo(pod);
+      return false;
+    }
+    ++gone;
+    ++victims_;
+    const auto cluster = world_.model.snapshot();
+    const auto state = cluster->find(found.node);
+    const auto had = state == cluster->end() ? std::vector<Slice>() : state->second->ledger.slices_of(victim->owner());
+    tell(*victim, "Preempted", fmt::format("evicted for {} (priority {} > {}): {}", pod.full_name(),
+                                           pod.object.priority, victim->object.priority, what_it_got(found.node, had)));
+  }
+  tell(pod, "RoomIsMade", fmt::format("waits for {} on node {} to end: evicted, since it has the higher priority",
+                                      fmt::join(names_of(found.plan.victims, world_.model), ", "), found.node));
+  world_.log.info("room is made for a pod",
+                  {{"pod", pod.full_name()}, {"node", found.node}, {"victims", std::uint64_t{victims.size()}}});
+  return true;
+}
+
+Preemptor::Answer Preemptor::evict(const KnownPod& victim, bool dry) {
+  const auto done = world_.api.create(path_of(victim) + "/eviction", codec::eviction_body(victim.object, dry));
+  if (done) return Answer::kGoes;
+  switch (done.error().code) {
+    case Code::kNotFound:
+    case Code::kAlreadyExists:     // a namesake has its place
+    case Code::kDeadlineExceeded:  // it may have gone; if not, others are found when the room does not come
+      return Answer::kGoes;
+    case Code::kResourceExhausted:
+      ++budget_;
+      protected_[victim.owner()] = world_.clock.now() + kBudgetAgain;
+      return Answer::kProtected;
+    default:
+      protected_[victim.owner()] = world_.clock.now() + kBudgetAgain;
+      world_.log.warn("a pod cannot be evicted", {{"pod", victim.full_name()}, {"error", done.error().what}});
+      return Answer::kFailed;
+  }
+}
+
+/// Somebody names a node for a pod, and those who hold there go: an earlier leader's decision, the leader's as another
+/// replica sees it, or kube-scheduler's own. The room is kept here too.
+void Preemptor::adopt(const KnownPod& pod, Clock::Time now) {
+  const auto& node = pod.object.nominated;
+  const auto cluster = world_.model.snapshot();
+  const auto state = cluster->find(node);
+  if (state == cluster->end()) return;
+  const auto all = standing({});
+  const NodeState& there = *state->second;
+  Ledger rest = *SeenLedger(there, pod.owner(), pod.object.priority);
+  std::vector<Owner> going;
+  std::vector<Pod> pods;
+  for (const Owner& owner : all.going) {
+    if (there.ledger.slices_of(owner).empty() || rest.remove_owner(owner) == 0) continue;
+    going.push_back(owner);
+    if (auto known = world_.model.pod(owner.uid)) pods.push_back(std::move(known));
+  }
+  const auto placed = place_pod(rest, there.links, pod.owner(), pod.parts, world_.policy(pod, node));
+  if (!placed) return;
+  const auto latest = now + longest_grace(pods) + kLatest;
+  world_.model.put_hold(node, {pod.owner(), pod.object.priority, *placed, going}, latest);
+  attempts_[pod.object.ask.uid] = {node, going, latest, {}};
+}
+
+void Preemptor::give_up(const KnownPod& pod, const Attempt& attempt, Clock::Time now) {
+  const auto& uid = pod.object.ask.uid;
+  ++given_up_;
+  world_.model.drop_hold(uid);
+  done_with_.insert(uid);
+  not_before_[uid] = now + kLatest;
+  world_.log.warn("room was made for a pod that did not come", {{"pod", pod.full_name()}, {"node", attempt.node}});
+  if (world_.leader.leads_until(now + Binder::kWrite)) (void)nominate(pod, "");
+}
+
+/// The room that is kept, on every replica.
+void Preemptor::look_after(const std::vector<Pod>& waiting, Clock::Time now) {
+  std::map<std::string, Pod> by_uid;
+  for (const auto& pod : waiting) by_uid[pod->object.ask.uid] = pod;
+  const auto gone = [&](const auto& one) { return !by_uid.contains(one.first); };
+  std::erase_if(not_before_, gone);
+  std::erase_if(woken_, gone);
+  std::erase_if(done_with_, [&](const std::string& uid) { return !by_uid.contains(uid); });
+  std::erase_if(protected_, [&](const auto& one) { return one.second <= now; });
+  const auto cluster = world_.model.snapshot();
+  for (auto at = attempts_.begin(); at != attempts_.end();) {
+    Attempt& attempt = at->second;
+    const auto pod = by_uid.find(at->first);
+    const bool ending = std::any_of(attempt.victims.begin(), attempt.victims.end(), [&](const Owner& owner) {
+      return holds_on(*cluster, attempt.node, owner);
+    });
+    if (!ending && !attempt.free_since) attempt.free_since = now;
+    const bool too_late = now >= attempt.latest || (attempt.free_since && now >= *attempt.free_since + kFreeFor);
+    if (pod == by_uid.end()) {
+      world_.model.drop_hold(at->first);
+    } else if (too_late) {
+      give_up(*pod->second, attempt, now);
+    }
+    at = pod == by_uid.end() || too_late ? attempts_.erase(at) : std::next(at);
+  }
+  for (const auto& pod : waiting) {
+    const auto& uid = pod->object.ask.uid;
+    if (!pod->object.nominated.empty() && !attempts_.contains(uid) && !done_with_.contains(uid)) adopt(*pod, now);
+  }
+}
+
+void Preemptor::step() {
+  const auto now = world_.clock.now();
+  if (!world_.model.synced()) return;
+  auto waiting = world_.model.pods_where([](const KnownPod& pod) { return pod.waits(); });
+  look_after(waiting, now);
+  std::sort(waiting.begin(), waiting.end(), [](const Pod& a, const Pod& b) {
+    return std::pair(-std::int64_t{a->object.priority}, a->object.ask.uid) <
+           std::pair(-std::int64_t{b->object.priority}, b->object.ask.uid);
+  });
+  const auto lowest = waiting.empty() ? 0 : this->lowest();
+  std::size_t looked = 0;
+  for (const auto& pod : waiting) {
+    if (looked == kPerStep || pod->object.priority <= lowest) break;
+    if (!may_look(*pod, now)) continue;
+    ++looked;
+    consider(*pod, world_.clock.now());
+  }
+}
+
+void Preemptor::run(const std::stop_token& stop) {
+  while (world_.clock.sleep_for(kLook, stop)) step();
+}
+
+Preemptor::Figures Preemptor::figures() const { return {made_, victims_, budget_, undone_, given_up_}; }
+
+}  // namespace carve::control

@@ -1,0 +1,304 @@
+#include "app/control/preemptor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/control/testing/objects.h"
+#include "codec/record.h"
+#include "port/testing/fake_kube_api.h"
+
+namespace carve::control {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;  // NOLINT: the objects of the tests
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using carve::testing::FakeKubeApi;
+using Strings = std::vector<std::string>;
+
+constexpr auto kPod = "/api/v1/namespaces/s/pods/";
+
+class PreemptorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    api.put("/api/v1/nodes/n1", node_object("n1"));
+    api.put("/api/v1/nodes/n2", node_object("n2"));
+    model.nodes().replace({node_object("n1"), node_object("n2")});
+    model.gpus().replace({gpu_object(gpu("n1", "GPU-1")), gpu_object(gpu("n2", "GPU-2"))});
+    model.pods().replace({});
+    lead();
+  }
+  void lead() {
+    leader.step();
+    leader.step();
+  }
+  void tell_model(const std::string& uid) { model.pods().change({KubeChange::Kind::kPut, *api.object(kPod + uid)}); }
+  /// A pod with what it holds; its card is its node's.
+  void holds(const std::string& uid, const std::string& node, std::uint64_t gib, int priority = 0,
+             const std::string& more = "") {
+    const std::string card = node == "n1" ? "GPU-1" : "GPU-2";
+    add({.uid = uid, .node = node, .record = record_text({slice(uid, card, gib)}), .phase = "Running",
+         .gib = std::to_string(gib), .more = more, .priority = priority});
+  }
+  void add(const PodText& pod) {
+    api.put(kPod + pod.uid, pod_object(pod));
+    tell_model(pod.uid);
+  }
+  /// A pod that waits, as kube-scheduler asked about it just now: on these nodes only cards are missing.
+  void waits(const std::string& uid, const std::string& gib, int priority, const Strings& nodes = {"n1", "n2"}) {
+    add({.uid = uid, .gib = gib, .priority = priority});
+    turned_away.put(uid, nodes, clock.now());
+  }
+  void budget(const std::string& name, const std::string& app, int allowed) {
+    api.put("/apis/policy/v1/namespaces/s/poddisruptionbudgets/" + name,
+            R"({"metadata":{"name":")" + name + R"(","namespace":"s"},"spec":{"selector":{"matchLabels":{"app":")" +
+                app + R"("}}},"status":{"disruptionsAllowed":)" + std::to_string(allowed) + "}}");
+  }
+  /// Who was evicted, in the order in which it was asked; not those who were only asked about.
+  Strings evicted() {
+    Strings names;
+    for (const auto& write : api.writes()) {
+      if (write.path.ends_with("/eviction") && write.done && write.body.find("dryRun") == std::string::npos)
+        names.push_back(write.path.substr(std::string(kPod).size(), write.path.size() - std::string(kPod).size() - 9));
+    }
+    return names;
+  }
+  /// The watch tells that an evicted pod is gone; its card's object did not name it any more.
+  void gone(const std::string& uid, const std::string& node, std::uint64_t gib) {
+    const std::string card = node == "n1" ? "GPU-1" : "GPU-2";
+    model.pods().change({KubeChange::Kind::kDeleted,
+                         pod_object({.uid = uid, .node = node, .record = record_text({slice(uid, card, gib)})})});
+  }
+  std::string nominated(const std::string& uid) { return codec::parse_cluster_pod(*api.object(kPod + uid))->nominated; }
+  std::string why_not(const std::string& uid, const std::string& gib, int priority, const std::string& node) {
+    const auto text = pod_object({.uid = uid, .gib = gib, .priority = priority});
+    const auto pod = known_pod(*codec::parse_cluster_pod(text), {});
+    const auto found = fit(*model.snapshot(), pod->owner(), pod->parts, {node}, kPolicies[0], priority);
+    return found.refused.empty() ? "" : found.refused.front().why;
+  }
+  FakeKubeApi api;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  ClusterModel model{{}, clock, log};
+  Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
+  TurnedAway turned_away;
+  std::vector<codec::EventNote> told;
+  std::vector<codec::TurnedAwayNote> handed;
+  Preemptor preemptor{{model, leader, api, clock, log, turned_away,
+                       [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; },
+                       [this](codec::EventNote note) { told.push_back(std::move(note)); },
+                       [this](const codec::TurnedAwayNote& note) { handed.push_back(note); }}};
+};
+
+TEST_F(PreemptorTest, OnlyThoseGoWhoseRoomIsNeededAndTheNodeIsNamed) {
+  holds("a", "n1", 8);
+  holds("b", "n1", 8);
+  holds("c", "n2", 6, 3);
+  holds("d", "n2", 10, 3);
+  waits("high", "8", 1000);
+  preemptor.step();
+  EXPECT_THAT(evicted(), SizeIs(1));
+  EXPECT_EQ(nominated("high"), "n1");
+  ASSERT_THAT(told, SizeIs(2));
+  EXPECT_THAT(told[0].message, HasSubstr("evicted for s/high (priority 1000 > 0): on node n1; c: 8 GiB"));
+  EXPECT_EQ(told[1].name, "high");
+  EXPECT_THAT(told[1].message, HasSubstr("waits for s/" + evicted()[0] + " on node n1 to end"));
+  tell_model("high");
+  for (int i = 0; i < 20; ++i) {
+    clock.advance(1s);
+    leader.step();
+    turned_away.put("high", {"n1", "n2"}, clock.now());
+    preemptor.step();
+  }
+  EXPECT_THAT(evicted(), SizeIs(1)) << "while the first ones end nobody else goes";
+}
+
+TEST_F(PreemptorTest, TheRoomIsKeptForWhomItWasMadeUntilItIsThere) {
+  holds("a", "n1", 16);
+  holds("c", "n2", 16, 2000);
+  waits("high", "10", 1000);
+  preemptor.step();
+  ASSERT_THAT(evicted(), ElementsAre("a"));
+  gone("a", "n1", 16);
+  clock.advance(ClusterModel::kLinger);
+  EXPECT_THAT(why_not("other", "8", 1000, "n1"), HasSubstr("largest free slice 6 GiB < 8 GiB"));
+  EXPECT_EQ(why_not("other", "6", 0, "n1"), "") << "what is beyond it is anybody's";
+  EXPECT_EQ(why_not("above", "16", 1001, "n1"), "");
+  EXPECT_EQ(why_not("high", "10", 1000, "n1"), "");
+  const auto high = model.pod("high");
+  ASSERT_TRUE(high);
+  const auto bound = model.reserve("n1", *high, kPolicies[0], leader.epoch());
+  ASSERT_TRUE(bound) << bound.error().what;
+  add({.uid = "high", .node = "n1", .record = record_text(bound->slices), .gib = "10", .priority = 1000});
+  EXPECT_EQ(model.figures().held, 0U);
+  EXPECT_EQ(why_not("other", "6", 0, "n1"), "");
+}
+
+TEST_F(PreemptorTest, RoomThatNobodyCameForIsGivenUp) {
+  holds("a", "n1", 16);
+  waits("high", "10", 1000, {"n1"});
+  holds("c", "n2", 16, 2000);
+  preemptor.step();
+  ASSERT_THAT(evicted(), ElementsAre("a"));
+  tell_model("high");
+  gone("a", "n1", 16);
+  clock.advance(ClusterModel::kLinger);
+  preemptor.step();
+  EXPECT_EQ(model.figures().held, 1U);
+  clock.advance(Preemptor::kFreeFor);
+  lead();
+  preemptor.step();
+  EXPECT_EQ(model.figures().held, 0U);
+  EXPECT_EQ(nominated("high"), "");
+  EXPECT_EQ(preemptor.figures().given_up, 1U);
+  EXPECT_EQ(why_not("other", "16", 0, "n1"), "");
+}
+
+TEST_F(PreemptorTest, NobodyGoesForAnEqualOrForNothing) {
+  holds("a", "n1", 16, 5);
+  holds("b", "n2", 16, 5);
+  waits("equal", "8", 5);
+  waits("large", "17", 1000);
+  waits("elsewhere", "8", 1000, {"n7"});
+  auto never = nlohmann::json::parse(pod_object({.uid = "never", .priority = 1000}));
+  never["spec"]["preemptionPolicy"] = "Never";
+  api.put(kPod + std::string("never"), never.dump());
+  tell_model("never");
+  turned_away.put("never", {"n1", "n2"}, clock.now());
+  add({.uid = "untried", .priority = 1000});
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  EXPECT_EQ(model.figures().held, 0U);
+}
+
+TEST_F(PreemptorTest, NobodyGoesWhileItFitsOrSomebodyIsGoingAnyway) {
+  holds("a", "n1", 16);
+  holds("b", "n2", 8, 0);
+  waits("fits", "8", 1000);
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  holds("ends", "n2", 8, 7, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
+  waits("soon", "8", 1000);
+  clock.advance(2s);
+  turned_away.put("fits", {"n1", "n2"}, clock.now());
+  turned_away.put("soon", {"n1", "n2"}, clock.now());
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+}
+
+TEST_F(PreemptorTest, ABudgetProtectsAndOthersAreChosen) {
+  holds("cheap", "n1", 16, 0, R"(,"labels":{"app":"safe"})");
+  holds("dear", "n2", 16, 7);
+  budget("one", "safe", 0);
+  waits("high", "8", 1000);
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("dear"));
+}
+
+TEST_F(PreemptorTest, WhereOnlyBudgetsStandInTheWayItIsSaid) {
+  holds("cheap", "n1", 16, 0, R"(,"labels":{"app":"safe"})");
+  holds("top", "n2", 16, 2000);
+  budget("one", "safe", 0);
+  waits("high", "8", 1000);
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_THAT(told[0].message, HasSubstr("PodDisruptionBudgets protect them"));
+  EXPECT_EQ(model.figures().held, 0U);
+}
+
+TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
+  holds("cheap", "n1", 16);
+  holds("dear", "n2", 16, 7);
+  waits("high", "8", 1000);
+  api.fail_next({.verb = "create", .path = "cheap/eviction", .code = Code::kResourceExhausted});
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  EXPECT_EQ(nominated("high"), "");
+  EXPECT_EQ(model.figures().held, 0U);
+  tell_model("high");
+  clock.advance(Preemptor::kAgain);
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("dear"));
+  EXPECT_EQ(nominated("high"), "n2");
+}
+
+TEST_F(PreemptorTest, OfSeveralAllMayGoOrNoneDoes) {
+  holds("a", "n1", 8);
+  holds("b", "n1", 8);
+  holds("top", "n2", 16, 2000);
+  waits("high", "16", 1000);
+  api.fail_next({.verb = "create", .path = "b/eviction", .code = Code::kResourceExhausted});
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  clock.advance(Preemptor::kBudgetAgain);
+  lead();
+  turned_away.put("high", {"n1", "n2"}, clock.now());
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("a", "b"));
+}
+
+TEST_F(PreemptorTest, WhatTheSchedulerSaidLongAgoIsAskedAnew) {
+  holds("a", "n1", 16);
+  holds("b", "n2", 16);
+  waits("high", "8", 1000);
+  clock.advance(Preemptor::kFresh + 1s);
+  leader.step();
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  const bool touched = api.object("/api/v1/nodes/n1")->find("slices-free") != std::string::npos;
+  EXPECT_TRUE(touched);
+  turned_away.put("high", {"n2"}, clock.now());
+  clock.advance(Preemptor::kAgain);
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("b"));
+}
+
+TEST_F(PreemptorTest, WhoDoesNotLeadEvictsNobodyAndTellsTheLeader) {
+  holds("a", "n1", 16);
+  holds("b", "n2", 16);
+  clock.advance(1h);
+  waits("high", "8", 1000);
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  ASSERT_THAT(handed, SizeIs(1));
+  EXPECT_EQ(handed[0].uid, "high");
+  EXPECT_THAT(handed[0].nodes, ElementsAre("n1", "n2"));
+}
+
+TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
+  clock.advance(1h);  // it does not lead
+  holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
+  holds("top", "n2", 16, 2000);
+  auto high = nlohmann::json::parse(pod_object({.uid = "high", .gib = "10", .priority = 1000}));
+  high["status"]["nominatedNodeName"] = "n1";
+  api.put(kPod + std::string("high"), high.dump());
+  tell_model("high");
+  preemptor.step();
+  EXPECT_EQ(model.figures().held, 1U);
+  gone("a", "n1", 16);
+  clock.advance(ClusterModel::kLinger);
+  EXPECT_THAT(why_not("other", "8", 0, "n1"), HasSubstr("largest free slice 6 GiB < 8 GiB"));
+  EXPECT_EQ(why_not("high", "10", 1000, "n1"), "");
+  model.pods().change({KubeChange::Kind::kDeleted, high.dump()});
+  EXPECT_EQ(model.figures().held, 0U);
+}
+
+TEST_F(PreemptorTest, AStaticPodIsNotAskedToGo) {
+  const auto record = record_text({slice("static", "GPU-1", 16)});
+  auto object = nlohmann::json::parse(pod_object({.uid = "static", .node = "n1", .record = record}));
+  object["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x";
+  api.put(kPod + std::string("static"), object.dump());
+  tell_model("static");
+  waits("high", "8", 1000, {"n1"});
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace carve::control

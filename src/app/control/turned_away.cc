@@ -1,0 +1,28 @@
+#include "app/control/turned_away.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace carve::control {
+
+void TurnedAway::put(const std::string& uid, std::vector<std::string> nodes, Clock::Time now) {
+  auto names = std::make_shared<const std::vector<std::string>>(std::move(nodes));
+  const std::lock_guard lock(mutex_);
+  notes_[uid] = {std::move(names), now};
+  if (notes_.size() <= kMost) return;
+  notes_.erase(std::min_element(notes_.begin(), notes_.end(),
+                                [](const auto& a, const auto& b) { return a.second.at < b.second.at; }));
+}
+
+void TurnedAway::forget(const std::string& uid) {
+  const std::lock_guard lock(mutex_);
+  notes_.erase(uid);
+}
+
+std::optional<TurnedAway::Note> TurnedAway::find(const std::string& uid) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = notes_.find(uid);
+  return found == notes_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace carve::control

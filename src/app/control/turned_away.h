@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace carve::control {
+
+/// Pods for which a filter call found no node, and where cards alone stood in their way. kube-scheduler asks extenders
+/// only about nodes that passed everything else (CPU, taints, affinity, volumes): so these are the nodes on which it
+/// helps a pod that somebody with cards goes, by its own word. Safe from any thread.
+class TurnedAway {
+ public:
+  static constexpr std::size_t kMost = 10'000;  // pods; above, the oldest is forgotten
+
+  struct Note {
+    std::shared_ptr<const std::vector<std::string>> nodes;
+    Clock::Time at{};
+  };
+
+  void put(const std::string& uid, std::vector<std::string> nodes, Clock::Time now);
+  /// It was served.
+  void forget(const std::string& uid);
+  [[nodiscard]] std::optional<Note> find(const std::string& uid) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, Note> notes_;  // by UID
+};
+
+}  // namespace carve::control

@@ -1,0 +1,53 @@
+#include "core/cluster/room.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace carve {
+namespace {
+
+Ledger without_those_going(Ledger ledger, const std::set<Owner>& going) {
+  std::set<Owner> here;
+  for (const CardState& card : ledger.cards()) {
+    for (const Slice& slice : card.slices) {
+      if (going.contains(slice.owner)) here.insert(slice.owner);
+    }
+  }
+  for (const Owner& owner : here) ledger.remove_owner(owner);
+  return ledger;
+}
+
+bool better(const FoundRoom& a, const FoundRoom& b) {
+  return a.plan.cost != b.plan.cost ? a.plan.cost < b.plan.cost : a.node < b.node;
+}
+
+}  // namespace
+
+FoundRoom find_room(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
+                    std::int32_t priority, const std::vector<std::string>& names,
+                    const std::function<const PolicyRow&(const std::string& node)>& policy, const Standing& standing) {
+  FoundRoom best;
+  std::size_t cleared = 0;
+  for (const std::string& name : names) {
+    const auto node = cluster.find(name);
+    if (node == cluster.end()) continue;
+    const NodeState& state = *node->second;
+    const PolicyRow& row = policy(name);
+    const bool reserved = std::binary_search(state.reserved.begin(), state.reserved.end(), owner);
+    const SeenLedger seen(state, owner, priority);
+    if (reserved || place_pod(*seen, state.links, owner, parts, row)) return {Room::kThere, name, {}};
+    if (best.room == Room::kComing || cleared >= kMostNodesToClear) continue;
+    const Ledger rest = without_those_going(*seen, standing.going);
+    const auto holders = standing.holders.find(name);
+    static const std::vector<Holder> kNobody;
+    auto plan = choose_victims(rest, state.links, owner, parts, row, priority,
+                               holders == standing.holders.end() ? kNobody : holders->second, standing.allowed);
+    if (!plan) continue;
+    ++cleared;
+    FoundRoom found{plan->victims.empty() ? Room::kComing : Room::kForOthers, name, std::move(*plan)};
+    if (found.room == Room::kComing || best.room == Room::kNone || better(found, best)) best = std::move(found);
+  }
+  return best;
+}
+
+}  // namespace carve

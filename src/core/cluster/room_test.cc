@@ -1,0 +1,87 @@
+#include "core/cluster/room.h"
+
+#include <gtest/gtest.h>
+
+namespace carve {
+namespace {
+
+const Owner kPod{OwnerKind::kPod, "pod"};
+
+Holder holder(const std::string& uid, std::int32_t priority, std::int64_t started = 0) {
+  return {{OwnerKind::kPod, uid}, priority, started, {}};
+}
+
+class RoomTest : public testing::Test {
+ protected:
+  /// A node with one card of 16 GiB, on which each of them holds so much.
+  void add_node(const std::string& name, const std::vector<std::pair<Holder, std::uint64_t>>& there) {
+    auto state = std::make_shared<NodeState>();
+    Card card;
+    card.id = CardId("GPU-" + name);
+    card.model = "NVIDIA T4";
+    card.memory = Bytes::gib(16);
+    ASSERT_TRUE(state->ledger.put_card(card));
+    for (const auto& [who, gib] : there) {
+      ASSERT_TRUE(state->ledger.add({Slice{who.owner, "c", card.id, Bytes::gib(gib), CoreShare(1)}}));
+      standing.holders[name].push_back(who);
+    }
+    cluster[name] = state;
+    names.push_back(name);
+  }
+  FoundRoom find(std::uint64_t gib, std::int32_t priority = 10) {
+    Request request;
+    request.memory = MemoryAsk::of(Bytes::gib(gib));
+    request.compute = CoreShare(1);
+    return find_room(cluster, kPod, {{"c", Phase::kRun, request, ""}}, priority, names,
+                     [](const std::string&) -> const PolicyRow& { return kPolicies[0]; }, standing);
+  }
+  ClusterState cluster;
+  std::vector<std::string> names;
+  Standing standing;
+};
+
+TEST_F(RoomTest, NobodyGoesWhereItFitsOrWillSoon) {
+  add_node("a", {{holder("low", 0), 16}});
+  add_node("b", {{holder("leaves", 20), 16}});
+  add_node("c", {{holder("x", 0), 10}});
+  EXPECT_EQ(find(6).room, Room::kThere);
+  standing.going = {{OwnerKind::kPod, "leaves"}};
+  EXPECT_EQ(find(8).room, Room::kComing);
+  EXPECT_EQ(find(8).node, "b");
+  standing.going.clear();
+  const auto found = find(8);
+  EXPECT_EQ(found.room, Room::kForOthers);
+  EXPECT_EQ(found.plan.victims.front().owner.uid, "low") << "between equals the lower name";
+  EXPECT_EQ(find(8, 0).room, Room::kNone) << "nobody is less important";
+  EXPECT_EQ(find(17).room, Room::kNone) << "no card is so large, whoever goes";
+}
+
+TEST_F(RoomTest, TheNodeIsChosenAsKubeSchedulerOrdersItsCandidates) {
+  add_node("dear", {{holder("d", 5), 16}});
+  add_node("two", {{holder("t1", 0), 8}, {holder("t2", 0), 8}});
+  add_node("old", {{holder("o", 0, 1), 16}});
+  add_node("young", {{holder("y", 0, 2), 16}});
+  EXPECT_EQ(find(16).node, "young") << "its victim has worked least";
+  names = {"dear", "two", "old"};
+  EXPECT_EQ(find(16).node, "old") << "one goes, not two";
+  names = {"dear", "two"};
+  EXPECT_EQ(find(16).node, "two") << "the highest priority of a victim counts before their number";
+  standing.allowed = {1};
+  for (auto& one : standing.holders["two"]) one.budgets = {0};
+  EXPECT_EQ(find(16).node, "dear") << "and a budget before all";
+  EXPECT_EQ(find(16).plan.cost.violations, 0U);
+}
+
+TEST_F(RoomTest, RoomThatIsHeldForSomebodyElseIsTaken) {
+  add_node("a", {{holder("low", 0), 8}});
+  auto state = std::make_shared<NodeState>(*cluster["a"]);
+  Slice kept{{OwnerKind::kPod, "first"}, "c", CardId("GPU-a"), Bytes::gib(8), CoreShare(1)};
+  state->holds = {{kept.owner, 10, {kept}, {}}};
+  cluster["a"] = state;
+  EXPECT_EQ(find(8).room, Room::kForOthers);
+  EXPECT_EQ(find(8, 11).room, Room::kThere);
+  EXPECT_EQ(find(16).room, Room::kNone);
+}
+
+}  // namespace
+}  // namespace carve
