@@ -96,7 +96,8 @@ int run(std::size_t nodes, int calls, bool check) {
   auto cluster = std::make_shared<ClusterState>();
   for (std::size_t i = 0; i < nodes; ++i)
     (*cluster)[name_of(i)] = node(i);
-  const control::Extender extender({}, kPolicies[0], [cluster] { return cluster; });
+  const auto rules = std::make_shared<const PlacementRules>();
+  const control::Extender extender({}, [rules] { return rules; }, [cluster] { return cluster; });
   const std::string call = call_of(nodes);
   const std::string answer = extender.filter(call);
 

@@ -9,6 +9,7 @@
 #include "app/cli/cluster/questions.h"
 #include "app/cli/cluster/top.h"
 #include "app/cli/doctor.h"
+#include "app/control/live_placement.h"
 #include "codec/host/findings.h"
 #include "cmd/cluster_config.h"
 #include "cmd/live.h"
@@ -46,6 +47,24 @@ ClusterConfig config_of(KubeApi& api) {
   return {};
 }
 
+/// Who is placed how; the same.
+PlacementRules placement_of_cluster(KubeApi& api, const PolicyRow& otherwise) {
+  const std::string name = control::LivePlacement::kConfigMap;
+  const auto object = api.get("/api/v1/namespaces/carve-system/configmaps/" + name);
+  if (!object && object.error().code != Code::kNotFound) {
+    std::fprintf(stderr, "carve: ConfigMap carve-system/%s: %s; the cluster's policy is assumed everywhere\n",
+                 name.c_str(), object.error().what.c_str());
+  }
+  const auto text = object ? codec::config_map_value(*object, control::LivePlacement::kKey) : std::string();
+  auto rules = control::placement_rules_from(text, otherwise);
+  if (rules) return *rules;
+  std::fprintf(stderr,
+               "carve: ConfigMap carve-system/%s: %s\ncarve control goes on with the last good ones, which are not "
+               "known here; the cluster's policy is assumed everywhere\n",
+               name.c_str(), rules.error().what.c_str());
+  return control::rules_of(otherwise);
+}
+
 int print(const std::string& json, const std::string& output) {
   if (output == "json") {
     std::printf("%s\n", json.c_str());
@@ -68,7 +87,8 @@ int answer(const ClusterOptions& options, const Ask& ask, const Render& render) 
   const ClusterConfig config = config_of(**api);
   const auto policy = policy_named(config.policy);
   if (!policy) return report(policy.error());
-  const auto answered = ask(cli::ClusterAccess{**api, clock, log, config.dialects(), **policy});
+  const auto answered =
+      ask(cli::ClusterAccess{**api, clock, log, config.dialects(), placement_of_cluster(**api, **policy)});
   if (!answered) return report(answered.error());
   if (options.output == "json" || options.output == "yaml") return print(codec::to_json(*answered), options.output);
   std::printf("%s", render(*answered).c_str());
@@ -104,7 +124,8 @@ int doctor_cluster(const ClusterOptions& options) {
   const ClusterConfig config = config_of(**api);
   const auto policy = policy_named(config.policy);
   if (!policy) return report(policy.error());
-  const auto facts = cli::look_at_cluster({**api, clock, log, config.dialects(), **policy}, config.scheduler);
+  const auto facts =
+      cli::look_at_cluster({**api, clock, log, config.dialects(), control::rules_of(**policy)}, config.scheduler);
   if (!facts) return report(facts.error());
   const auto findings = cli::diagnose_cluster(*facts);
   if (options.output == "json")

@@ -22,6 +22,7 @@
 #include "app/control/cluster_model.h"
 #include "app/control/extender.h"
 #include "app/control/leader.h"
+#include "app/control/live_placement.h"
 #include "app/control/metrics.h"
 #include "app/control/placer.h"
 #include "app/control/preemptor.h"
@@ -156,10 +157,11 @@ class Control {
   void write_ports(MetricsText* text) const;
   void write_binds(MetricsText* text) const;
   void write_preemptions(MetricsText* text) const;
-  void filtered(const Owner& owner, const Fit& fit);
+  void filtered(const Owner& owner, const FitView& fit);
   std::string turned_away_elsewhere(std::string_view call);
   void tell_leader(const codec::TurnedAwayNote& note);
   Result<std::string> ask_peer(const std::string& address, std::string_view path, std::string_view call);
+  [[nodiscard]] std::function<const PolicyRow&(const control::KnownPod&, const std::string&)> card_policy() const;
 
   const ControlOptions options_;
   const std::string identity_;
@@ -170,6 +172,7 @@ class Control {
   control::ControlMetrics metrics_;
   control::ClusterModel model_;
   control::TurnedAway turned_away_;
+  control::LivePlacement placement_;
   control::Extender extender_;
   control::Admission admission_;
   tls::Certificates certificates_;
@@ -204,8 +207,9 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       log_(log),
       apis_(std::move(apis)),
       model_(config.dialects(), clock, log),
-      extender_(config.dialects(), policy, [this] { return model_.snapshot(); },
-                [this](const Owner& owner, const Fit& fit) { filtered(owner, fit); }),
+      placement_(policy, log, [this](codec::EventNote note) { notices_.warn(std::move(note)); }),
+      extender_(config.dialects(), [this] { return placement_.rules(); }, [this] { return model_.snapshot(); },
+                [this](const Owner& owner, const FitView& fit) { filtered(owner, fit); }),
       admission_(config.dialects(), {config.scheduler, {}}),
       certificates_(*apis_.watches, clock, log, names_of(options)),
       catch_up_(*apis_.watches, model_, clock),
@@ -214,7 +218,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
               {options.space, "carve-control", identity_}),
       notices_(*apis_.watches, "", clock, log, "carve-control"),
       binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
-               [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
+               card_policy(),
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
       bind_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
                    [this](std::string_view call) { return binder_.bind(call); },
@@ -222,11 +226,11 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
                      return ask_peer(address, control::kBindHere, call);
                    }}),
       placer_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
-               [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
+               card_policy(),
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
       waker_(model_, leader_, *apis_.bind, clock, log),
       preemptor_({model_, leader_, *apis_.bind, clock, log, turned_away_,
-                  [&policy](const control::KnownPod&, const std::string&) -> const PolicyRow& { return policy; },
+                  card_policy(),
                   [this](codec::EventNote note) { notices_.warn(std::move(note)); },
                   [this](const codec::TurnedAwayNote& note) { tell_leader(note); }}),
       secure_routes_(control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock),
@@ -234,12 +238,12 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       secure_({options.listen, {}, {}, {}}, secure_routes_, log) {}
 
 /// kube-scheduler asked about nodes that passed everything but cards; those that may come to have room are remembered.
-void Control::filtered(const Owner& owner, const Fit& fit) {
+void Control::filtered(const Owner& owner, const FitView& fit) {
   metrics_.observe_filter(fit);
   if (!fit.nodes.empty()) return turned_away_.forget(owner.uid);
   std::vector<std::string> names;
   for (const auto& node : fit.refused) {
-    if (!node.final) names.push_back(node.node);
+    if (!node.final) names.emplace_back(node.node);
   }
   turned_away_.put(owner.uid, std::move(names), clock_.now());
 }
@@ -267,6 +271,12 @@ Result<std::string> Control::ask_peer(const std::string& address, std::string_vi
                      address, std::string(path), std::string(call), kPeerCall);
 }
 
+std::function<const PolicyRow&(const control::KnownPod&, const std::string&)> Control::card_policy() const {
+  return [this](const control::KnownPod& pod, const std::string& node) -> const PolicyRow& {
+    return control::card_policy(*placement_.rules(), pod.object.ask, *model_.snapshot(), node);
+  };
+}
+
 control::Answers Control::answers() {
   control::Answers answers;
   answers.filter = [this](std::string_view call) { return extender_.filter(call); };
@@ -290,6 +300,7 @@ control::Answers Control::answers() {
 std::string Control::why_not_ready() const {
   if (leaving_) return "this replica is told to end";
   if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not come";
+  if (!placement_.heard()) return "the placement rules have not come";
   if (!secure_.open()) return "there is no certificate yet";
   return {};
 }
@@ -348,6 +359,7 @@ std::string Control::metrics_text() {
   metrics_.write(&text);
   control::write_figures(model_.figures(), &text);
   control::write_cards(*model_.snapshot(), &text);
+  control::write_placement(placement_.figures(), &text);
   write_binds(&text);
   write_preemptions(&text);
   write_ports(&text);
@@ -367,11 +379,16 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   const auto nodes = model_.nodes();
   const auto gpus = model_.gpus();
   const auto pods = model_.pods();
+  const auto rules = placement_.sink();
+  const std::string rules_in = "/api/v1/namespaces/" + options_.space + "/configmaps";
   std::vector<std::jthread> threads;
   threads.emplace_back([&](const std::stop_token& stop) { api.watch("/api/v1/nodes", {}, nodes, stop); });
   threads.emplace_back(
       [&](const std::stop_token& stop) { api.watch("/apis/elasticgpu.io/v1alpha1/gpus", {}, gpus, stop); });
   threads.emplace_back([&](const std::stop_token& stop) { api.watch("/api/v1/pods", {}, pods, stop); });
+  threads.emplace_back([&](const std::stop_token& stop) {
+    api.watch(rules_in, control::LivePlacement::query(), rules, stop);
+  });
   threads.emplace_back([&](const std::stop_token& stop) {
     certificates_.run([this](const tls::Serving& serving) { secure_.serve_with(serving); }, stop);
   });

@@ -9,6 +9,7 @@
 
 #include "codec/admission/answer.h"
 #include "codec/admission/review.h"
+#include "codec/placement/placement_text.h"
 #include "codec/record.h"
 
 namespace carve::control {
@@ -85,6 +86,11 @@ void strip(Work& work) {
     work.warnings.push_back("annotation " + key +
                             " was taken out: Carve writes it when it places the pod");
   }
+}
+
+/// A preference that nobody understands would quietly be none.
+void check_placement(Work& work) {
+  if (const auto said = codec::placement_of(work.review.pod); !said) work.errors.push_back(said.error());
 }
 
 /// Names below elasticgpu.io/ that mean nothing: a typing error would wait for ever.
@@ -225,7 +231,9 @@ void review_pod(Work& work) {
       close_environment(work, container);
     }
   }
-  if (parts && !parts->empty()) complete(work, *parts);
+  if (!parts || parts->empty()) return;
+  check_placement(work);
+  complete(work, *parts);
 }
 
 /// Containers that were added to a running pod have no request, and so no card.
@@ -245,6 +253,7 @@ void review_change(Work& work) {
   const auto parts = codec::requests_of(work.review.pod, work.dialects);
   if (!old_parts && !parts) return;  // nonsense that was let in once may go on its way, and out
   if (!parts) return work.errors.push_back(parts.error());
+  if (!parts->empty() && codec::placement_of(*work.review.before)) check_placement(work);
   if (old_parts && *old_parts == *parts) return;
   const auto words = [](const Result<std::vector<PartRequest>>& all, const std::string& name) {
     const auto* part = all ? part_of(*all, name) : nullptr;

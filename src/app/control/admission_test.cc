@@ -1,5 +1,6 @@
 #include "app/control/admission.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -221,6 +222,9 @@ TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
        "carve: label or annotation elasticgpu.io/share-class: its value is no text; write it in "
        "quotes; container c: "
        "elasticgpu.io/share-class: \"3\" is no class; legal are fixed, burst or besteffort"},
+      {pod(limits(R"("nvidia.com/gpu":"1")"), R"(,"annotations":{"elasticgpu.io/placement":"tight"})"),
+       "carve: annotation elasticgpu.io/placement: \"tight\" is no placement; legal are binpack, spread for nodes "
+       "and cards alike, or each by itself: node:spread, card:binpack, node:spread,card:binpack"},
       {pod(limits(R"("nvidia.com/gpu":"1","aliyun.com/gpu-mem":"3")")),
        "carve: container c: nvidia.com/gpu beside aliyun.com/gpu-mem: one container asks in one "
        "spelling"},
@@ -319,6 +323,13 @@ TEST_F(AdmissionTest, WhatIsAskedForMayNotChange) {
   EXPECT_TRUE(change(pod(limits(R"("aliyun.com/gpu-mem":"4")"),
                          R"(,"annotations":{"elasticgpu.io/priority-class":"online"})"))
                   .allowed);
+  const auto placed = [](const char* how) {
+    return pod(limits(R"("aliyun.com/gpu-mem":"4")"),
+               fmt::format(R"(,"annotations":{{"elasticgpu.io/placement":"{}"}})", how));
+  };
+  EXPECT_TRUE(change(placed("node:spread")).allowed);
+  EXPECT_THAT(change(placed("tight")).refusal, HasSubstr("annotation elasticgpu.io/placement: \"tight\""));
+  EXPECT_TRUE(read(admission_.validate(call(placed("tighter"), "UPDATE", "", placed("tight")))).allowed);
   EXPECT_EQ(change(pod(limits(R"("aliyun.com/gpu-mem":"8")")), "resize").refusal,
             "carve: container c: what is asked for may not change: 8 GiB, besteffort, was 4 GiB, "
             "besteffort; make a new "

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "app/control/live_placement.h"
+#include "codec/placement/placement_text.h"
 #include "codec/record.h"
+#include "core/cluster/ranking.h"
 
 namespace carve::control {
 namespace {
@@ -26,7 +29,9 @@ std::string state_of(const codec::ClusterPod& pod) {
   return "waits, on no node";
 }
 
-void judge(const ClusterState& cluster, const Owner& owner, const PolicyRow& policy, codec::Explanation* said) {
+constexpr std::size_t kRanked = 5;
+
+void judge(const ClusterState& cluster, const Owner& owner, const PodPolicy& policy, codec::Explanation* said) {
   std::vector<std::string> names;
   for (const auto& [name, state] : cluster) names.push_back(name);
   auto found = fit(cluster, owner, said->asks, names, policy);
@@ -34,6 +39,7 @@ void judge(const ClusterState& cluster, const Owner& owner, const PolicyRow& pol
     return a.score != b.score ? a.score > b.score : a.node < b.node;
   });
   for (const auto& node : found.nodes) said->fits.push_back(node.node);
+  said->ranked = ranking(cluster, owner, said->asks, found.nodes, policy, said->space, kRanked);
   said->nodes = names.size();
   said->refused = grouped(found.refused);
   said->final = std::all_of(found.refused.begin(), found.refused.end(), [](const RefusedNode& n) { return n.final; });
@@ -43,14 +49,13 @@ void judge(const ClusterState& cluster, const Owner& owner, const PolicyRow& pol
 }  // namespace
 
 codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSettings& settings,
-                           const ClusterState& cluster, const PolicyRow& policy) {
+                           const ClusterState& cluster, const PlacementRules& rules) {
   codec::Explanation said;
   said.space = pod.ask.space;
   said.name = pod.ask.name;
   said.node = pod.node;
   said.state = state_of(pod);
   said.ended = pod.ended;
-  said.policy = policy.name;
   if (!pod.record.empty()) {
     auto record = codec::decode_record(pod.record);
     if (record) {
@@ -68,7 +73,10 @@ codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSet
   said.asks = std::move(*parts);
   if (said.asks.empty() || pod.ended) return said;
   const Owner owner{OwnerKind::kPod, pod.ask.uid};
+  if (const auto preference = codec::placement_of(pod.ask); !preference) said.wrong = preference.error().what;
+  const auto policy = policy_of(rules, pod.ask);
   judge(without(cluster, owner, pod.node), owner, policy, &said);
+  said.policy = said.ranked.empty() ? to_human(policy.on({}), said.space) : said.ranked.front().policies;
   return said;
 }
 

@@ -15,6 +15,6 @@ namespace carve::control {
 /// the policy sees the nodes without it. The engine's own words on this state of the cluster: nothing is remembered.
 ///   cost    fit(), of a pod that fits nowhere 25 times
 [[nodiscard]] codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSettings& settings,
-                                         const ClusterState& cluster, const PolicyRow& policy);
+                                         const ClusterState& cluster, const PlacementRules& rules);
 
 }  // namespace carve::control

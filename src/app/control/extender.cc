@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "app/control/live_placement.h"
 #include "codec/extender/extender.h"
 
 namespace carve::control {
@@ -10,49 +11,48 @@ namespace {
 
 constexpr std::int64_t kMost = 10;  // extender scores go from 0 to 10
 
-/// What the pod asks for, and which of the named nodes have it.
-struct Asked {
-  codec::ExtenderArgs args;
-  std::vector<PartRequest> parts;
-  Fit fit;
-};
+}  // namespace
 
-Result<Asked> ask(std::string_view call, const codec::DialectSettings& settings,
-                  const PolicyRow& policy, const Extender::Snapshot& snapshot) {
-  Asked asked;
-  CARVE_TRY(asked.args, codec::parse_extender_args(call));
-  CARVE_TRY(asked.parts, codec::requests_of(asked.args.pod, settings));
-  if (asked.parts.empty()) {
-    for (const auto& name : asked.args.names) asked.fit.nodes.push_back({name, 0});
+Result<std::unique_ptr<Extender::Asked>> Extender::ask(std::string_view call) const {
+  auto asked = std::make_unique<Asked>();
+  CARVE_TRY(asked->args, codec::parse_extender_args(call));
+  CARVE_TRY(asked->parts, codec::requests_of(asked->args.pod, settings_));
+  if (asked->parts.empty()) {
+    for (const auto& name : asked->args.names) asked->fit.nodes.push_back({name, 0});
     return asked;
   }
-  const Owner owner{OwnerKind::kPod, asked.args.pod.uid};
-  asked.fit = fit(*snapshot(), owner, asked.parts, asked.args.names, policy, asked.args.priority);
+  const Owner owner{OwnerKind::kPod, asked->args.pod.uid};
+  const auto rules = rules_();
+  const auto cluster = snapshot_();
+  const auto policy = policy_of(*rules, asked->args.pod);
+  const std::lock_guard lock(mutex_);
+  asked->fit = cache_.fit(cluster, {owner, asked->parts, asked->args.names, rules, policy, asked->args.priority});
   return asked;
 }
 
-}  // namespace
-
 std::string Extender::filter(std::string_view call) const {
   codec::FilterAnswer answer;
-  const auto asked = ask(call, settings_, policy_, snapshot_);
-  if (!asked) {
-    answer.error = asked.error().what;
+  const auto found = ask(call);
+  if (!found) {
+    answer.error = found.error().what;
     return codec::to_json(answer, {});
   }
-  if (watcher_) watcher_({OwnerKind::kPod, asked->args.pod.uid}, asked->fit);
-  for (const auto& node : asked->fit.nodes) answer.names.push_back(node.node);
-  for (const auto& node : asked->fit.refused)
-    (node.final ? answer.hopeless : answer.failed)[node.node] = node.why;
-  return codec::to_json(answer, asked->args);
+  const Asked& asked = **found;
+  if (watcher_) watcher_({OwnerKind::kPod, asked.args.pod.uid}, asked.fit);
+  answer.names.reserve(asked.fit.nodes.size());
+  for (const auto& node : asked.fit.nodes) answer.names.push_back(node.node);
+  for (const auto& node : asked.fit.refused)
+    (node.final ? answer.hopeless : answer.failed).emplace_back(node.node, *node.why);
+  return codec::to_json(answer, asked.args);
 }
 
 std::string Extender::prioritize(std::string_view call) const {
   std::vector<codec::HostScore> scores;
-  const auto asked = ask(call, settings_, policy_, snapshot_);
-  if (!asked || asked->parts.empty()) return codec::to_json(scores);
-  const auto& nodes = asked->fit.nodes;
-  const FittingNode* best = choose_node(nodes);
+  const auto asked = ask(call);
+  if (!asked || (*asked)->parts.empty()) return codec::to_json(scores);
+  const auto& nodes = (*asked)->fit.nodes;
+  const FittingView* best = choose_node(nodes);
+  scores.reserve(nodes.size());
   const auto worst = std::min_element(
       nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.score < b.score; });
   for (const auto& node : nodes) {
@@ -77,6 +77,8 @@ std::string Extender::preempt(std::string_view call) const {
   if (parts->empty()) return codec::preemption_result(args->nodes);
   const Owner owner{OwnerKind::kPod, args->pod.uid};
   const auto cluster = snapshot_();
+  const auto rules = rules_();
+  const auto policy = policy_of(*rules, args->pod);
   std::erase_if(args->nodes, [&](const auto& proposed) {
     const auto node = cluster->find(proposed.first);
     if (node == cluster->end()) return true;
@@ -84,7 +86,7 @@ std::string Extender::preempt(std::string_view call) const {
     if (std::binary_search(state.reserved.begin(), state.reserved.end(), owner)) return false;
     Ledger rest = *SeenLedger(state, owner, args->priority);
     for (const auto& uid : proposed.second.uids) rest.remove_owner({OwnerKind::kPod, uid});
-    return !place_pod(rest, state.links, owner, *parts, policy_).has_value();
+    return !place_pod(rest, state.links, owner, *parts, *policy.on(state.labels).card).has_value();
   });
   return codec::preemption_result(args->nodes);
 }

@@ -2,12 +2,16 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codec/dialects/dialect.h"
+#include "codec/extender/extender.h"
 #include "core/cluster/cluster.h"
-#include "core/policy/policy.h"
+#include "core/cluster/fit_cache.h"
+#include "core/policy/rules.h"
 
 namespace carve::control {
 
@@ -16,17 +20,18 @@ namespace carve::control {
 /// lost does no harm. Safe from any thread.
 class Extender {
  public:
-  /// `snapshot` gives the cluster as it is known now; what it points to never changes.
+  /// `snapshot` gives the cluster as it is known now, `rules` who is placed how; what they point to never changes.
   using Snapshot = std::function<std::shared_ptr<const ClusterState>()>;
+  using Rules = std::function<std::shared_ptr<const PlacementRules>()>;
   /// Is told of every filter call what came of it, and for whom.
-  using Watcher = std::function<void(const Owner&, const Fit&)>;
-  Extender(codec::DialectSettings settings, const PolicyRow& policy, Snapshot snapshot, Watcher watcher = {})
-      : settings_(settings), policy_(policy), snapshot_(std::move(snapshot)), watcher_(std::move(watcher)) {}
+  using Watcher = std::function<void(const Owner&, const FitView&)>;
+  Extender(codec::DialectSettings settings, Rules rules, Snapshot snapshot, Watcher watcher = {})
+      : settings_(settings), rules_(std::move(rules)), snapshot_(std::move(snapshot)), watcher_(std::move(watcher)) {}
 
   /// Every node that serves the pod, and for each other one why not: hopeless ones apart, for which
   /// nobody is evicted. A pod that asks for nothing of ours may go anywhere. What is wrong with the
   /// call or the pod is in `Error`.
-  ///   cost    fit() and the JSON of both sides
+  ///   cost    FitCache::fit() and the JSON of both sides
   [[nodiscard]] std::string filter(std::string_view call) const;
   /// 10 for the engine's choice, at most 9 for all others: the scheduler's own scores, and its
   /// coin, decide nothing. Empty for a call that cannot be read, which the scheduler takes as no
@@ -38,10 +43,21 @@ class Extender {
   [[nodiscard]] std::string preempt(std::string_view call) const;
 
  private:
+  /// What the pod asks for, and which of the named nodes have it.
+  struct Asked {
+    codec::ExtenderArgs args;
+    std::vector<PartRequest> parts;
+    FitView fit;  // names are those of `args`
+  };
+  ///   errors  kInvalidArgument: the call or the pod is wrong
+  [[nodiscard]] Result<std::unique_ptr<Asked>> ask(std::string_view call) const;
+
   codec::DialectSettings settings_;
-  const PolicyRow& policy_;
+  Rules rules_;
   Snapshot snapshot_;
   Watcher watcher_;
+  mutable std::mutex mutex_;
+  mutable FitCache cache_;
 };
 
 }  // namespace carve::control

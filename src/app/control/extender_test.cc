@@ -32,7 +32,8 @@ class ExtenderTest : public testing::Test {
  protected:
   std::shared_ptr<ClusterState> cluster_ = std::make_shared<ClusterState>(
       ClusterState{{"full", node(1)}, {"half", node(8)}, {"idle", node(16)}});
-  Extender extender_{{}, kPolicies[0], [this] { return cluster_; }};
+  std::shared_ptr<const PlacementRules> rules_ = std::make_shared<PlacementRules>();
+  Extender extender_{{}, [this] { return rules_; }, [this] { return cluster_; }};
   const std::string all_ = R"("full","half","idle","other")";
 };
 
@@ -47,7 +48,9 @@ TEST_F(ExtenderTest, FilterNamesAllThatServeAndTellsHopelessFromFull) {
 TEST_F(ExtenderTest, TheEnginesChoiceGetsTenAndNobodyElse) {
   EXPECT_EQ(extender_.prioritize(call(R"("aliyun.com/gpu-mem":"3")", R"("half","idle")")),
             R"([{"Host":"half","Score":10},{"Host":"idle","Score":0}])");
-  (*cluster_)["third"] = node(8);
+  auto more = std::make_shared<ClusterState>(*cluster_);
+  (*more)["third"] = node(8);
+  cluster_ = more;
   EXPECT_EQ(extender_.prioritize(call(R"("aliyun.com/gpu-mem":"3")", R"("third","half")")),
             R"([{"Host":"third","Score":9},{"Host":"half","Score":10}])");
 }

@@ -38,9 +38,9 @@ void ControlMetrics::observe(Verb verb, Ended ended, std::chrono::nanoseconds to
   one.durations.observe(took);
 }
 
-void ControlMetrics::observe_filter(const Fit& fit) {
+void ControlMetrics::observe_filter(const FitView& fit) {
   const auto never = static_cast<std::uint64_t>(
-      std::count_if(fit.refused.begin(), fit.refused.end(), [](const RefusedNode& node) { return node.final; }));
+      std::count_if(fit.refused.begin(), fit.refused.end(), [](const RefusedView& node) { return node.final; }));
   nodes_fit_.fetch_add(fit.nodes.size(), std::memory_order_relaxed);
   nodes_full_.fetch_add(fit.refused.size() - never, std::memory_order_relaxed);
   nodes_never_.fetch_add(never, std::memory_order_relaxed);
@@ -91,6 +91,22 @@ void write_cards(const ClusterState& cluster, codec::MetricsText* text) {
         text->sample(row.value(card), {{"node", node}, {"uuid", card.card.id.str()}, {"model", card.card.model}});
     }
   }
+}
+
+void write_placement(const LivePlacement::Figures& figures, codec::MetricsText* text) {
+  text->family("carve_control_placement_rules_good", Kind::kGauge,
+               "1: what stands in the ConfigMap carve-placement counts; 0: it is wrong, the last good rules count.");
+  text->sample(std::uint64_t{figures.good ? 1U : 0U});
+  text->family("carve_control_placement_info", Kind::kGauge,
+               "1; the resourceVersion of carve-placement that was read last, good or not: empty where there is none.");
+  text->sample(std::uint64_t{1}, {{"resource_version", figures.version}});
+  text->family("carve_control_placement_rules", Kind::kGauge, "Placement rules that count, by scope.");
+  text->sample(std::uint64_t{figures.pools}, {{"scope", "pool"}});
+  text->sample(std::uint64_t{figures.namespaces}, {{"scope", "namespace"}});
+  text->family("carve_control_placement_changes_total", Kind::kCounter,
+               "How often the placement rules became others, and how often a wrong text was refused.");
+  text->sample(figures.changes, {{"outcome", "taken"}});
+  text->sample(figures.refused, {{"outcome", "refused"}});
 }
 
 void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* text) {

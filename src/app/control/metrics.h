@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "app/control/cluster_model.h"
+#include "app/control/live_placement.h"
 #include "codec/metrics/metrics_text.h"
 #include "core/cluster/cluster.h"
+#include "core/cluster/fit_cache.h"
 
 namespace carve::control {
 
@@ -41,7 +43,7 @@ class ControlMetrics {
 
   void observe(Verb verb, Ended ended, std::chrono::nanoseconds took);
   /// The nodes of one filter call, by what became of them.
-  void observe_filter(const Fit& fit);
+  void observe_filter(const FitView& fit);
 
   /// All of the above, as families.
   void write(codec::MetricsText* text) const;
@@ -59,6 +61,8 @@ class ControlMetrics {
 
 /// Per card of the cluster: what it has and what is granted of it, for dashboards and alerts.
 void write_cards(const ClusterState& cluster, codec::MetricsText* text);
+/// Whether the placement rules that stand there count, and how often they changed.
+void write_placement(const LivePlacement::Figures& figures, codec::MetricsText* text);
 /// What the model knows, in numbers.
 void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* text);
 

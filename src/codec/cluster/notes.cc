@@ -22,6 +22,13 @@ std::string config_map_value(std::string_view text, std::string_view key) {
   return value ? read::text_named(read::at(*value, "data"), key) : std::string();
 }
 
+ObjectName read_object_name(std::string_view text) {
+  const auto value = read::parse(text, "object");
+  if (!value) return {};
+  return {read::text(*value, "metadata.namespace"), read::text(*value, "metadata.name"),
+          read::text(*value, "metadata.uid"), read::text(*value, "metadata.resourceVersion")};
+}
+
 std::string scheduler_word(const std::vector<std::string>& events) {
   std::string word;
   std::string newest;

@@ -18,6 +18,16 @@ bool same_word(std::string_view a, std::string_view b) {
   });
 }
 
+/// json_read::parse(), in that memory.
+Result<json::value> parse_into(std::string_view text, json::memory_resource* memory) {
+  json::parse_options options;
+  options.max_depth = 64;
+  json::error_code error;
+  auto value = json::parse(json::string_view(text.data(), text.size()), error, memory, options);
+  if (error) return fail(Code::kInvalidArgument, "extender call: no JSON: " + error.message());
+  return value;
+}
+
 /// In any case; null reads as nothing.
 const json::value* field(const json::value& value, std::string_view key) {
   const auto* object = value.if_object();
@@ -32,6 +42,7 @@ const json::value* field(const json::value& value, std::string_view key) {
 /// Names, or whole objects when the scheduler was told that we keep none ourselves.
 bool take_nodes(const json::value& value, ExtenderArgs* args) {
   if (const auto* names = field(value, "NodeNames"); names != nullptr && names->is_array()) {
+    args->names.reserve(names->get_array().size());
     for (const json::value& name : names->get_array())
       args->names.push_back(json_read::text_of(&name));
     return true;
@@ -58,16 +69,60 @@ Result<PodAsk> take_pod(const json::value& value, std::int32_t* priority) {
   return ask;
 }
 
-json::object texts(const std::map<std::string, std::string>& all) {
-  json::object object;
-  for (const auto& [key, value] : all) object[key] = value;
-  return object;
+/// A JSON string. Node names and our own reasons need no escaping, so that most are copied as they are.
+void put_text(std::string_view text, std::string* out) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+  });
+  if (!plain) {
+    *out += json::serialize(json::string_view(text.data(), text.size()));
+    return;
+  }
+  *out += '"';
+  *out += text;
+  *out += '"';
+}
+
+void put_names(const std::vector<std::string_view>& names, std::string* out) {
+  *out += '[';
+  for (const auto& name : names) {
+    if (&name != &names.front()) *out += ',';
+    put_text(name, out);
+  }
+  *out += ']';
+}
+
+void put_refused(const std::vector<FilterAnswer::Refused>& refused, std::string* out) {
+  *out += '{';
+  for (const auto& one : refused) {
+    if (&one != &refused.front()) *out += ',';
+    put_text(one.first, out);
+    *out += ':';
+    put_text(one.second, out);
+  }
+  *out += '}';
+}
+
+/// The objects of those nodes, as they came.
+void put_nodes(const std::vector<std::string_view>& names, const std::map<std::string, std::string>& nodes,
+               std::string* out) {
+  *out += R"({"metadata":{},"items":[)";
+  bool first = true;
+  for (const auto& name : names) {
+    const auto node = nodes.find(std::string(name));
+    if (node == nodes.end()) continue;
+    if (!std::exchange(first, false)) *out += ',';
+    *out += node->second;
+  }
+  *out += "]}";
 }
 
 }  // namespace
 
 Result<ExtenderArgs> parse_extender_args(std::string_view text) {
-  CARVE_TRY(const auto value, json_read::parse(text, "extender call"));
+  // One block of memory for the whole document: thousands of names are thousands of strings.
+  json::monotonic_resource memory(2 * text.size() + 4096);
+  CARVE_TRY(const auto value, parse_into(text, &memory));
   ExtenderArgs args;
   CARVE_TRY(args.pod, take_pod(value, &args.priority));
   if (!take_nodes(value, &args))
@@ -78,30 +133,34 @@ Result<ExtenderArgs> parse_extender_args(std::string_view text) {
 }
 
 std::string to_json(const FilterAnswer& answer, const ExtenderArgs& args) {
-  json::object out;
+  std::string out;
+  out.reserve(256 + 64 * answer.names.size() + 256 * (answer.failed.size() + answer.hopeless.size()));
   if (args.cache_capable) {
-    out["NodeNames"] = json::array(answer.names.begin(), answer.names.end());
-    out["Nodes"] = nullptr;
+    out += R"({"NodeNames":)";
+    put_names(answer.names, &out);
+    out += R"(,"Nodes":null)";
   } else {
-    json::array items;
-    for (const std::string& name : answer.names) {
-      const auto node = args.nodes.find(name);
-      if (node != args.nodes.end()) items.push_back(json::parse(node->second));
-    }
-    out["NodeNames"] = nullptr;
-    out["Nodes"] = json::object{{"metadata", json::object{}}, {"items", std::move(items)}};
+    out += R"({"NodeNames":null,"Nodes":)";
+    put_nodes(answer.names, args.nodes, &out);
   }
-  out["FailedNodes"] = texts(answer.failed);
-  out["FailedAndUnresolvableNodes"] = texts(answer.hopeless);
-  out["Error"] = answer.error;
-  return json::serialize(out);
+  out += R"(,"FailedNodes":)";
+  put_refused(answer.failed, &out);
+  out += R"(,"FailedAndUnresolvableNodes":)";
+  put_refused(answer.hopeless, &out);
+  out += R"(,"Error":)";
+  put_text(answer.error, &out);
+  return out + "}";
 }
 
 std::string to_json(const std::vector<HostScore>& scores) {
-  json::array out;
-  for (const HostScore& score : scores)
-    out.push_back(json::object{{"Host", score.node}, {"Score", score.score}});
-  return json::serialize(out);
+  std::string out = "[";
+  out.reserve(2 + 96 * scores.size());
+  for (const HostScore& score : scores) {
+    out += out.size() == 1 ? R"({"Host":)" : R"(,{"Host":)";
+    put_text(score.node, &out);
+    out += R"(,"Score":)" + std::to_string(score.score) + "}";
+  }
+  return out + "]";
 }
 
 Result<PreemptionArgs> parse_preemption_args(std::string_view text) {

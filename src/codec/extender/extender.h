@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -27,17 +28,20 @@ struct ExtenderArgs {
 ///   errors  kInvalidArgument: no JSON, no Pod with a UID, neither NodeNames nor Nodes
 [[nodiscard]] Result<ExtenderArgs> parse_extender_args(std::string_view text);
 
+/// Names and reasons are somebody else's texts.
 struct FilterAnswer {
-  std::vector<std::string> names;               // they serve the pod
-  std::map<std::string, std::string> failed;    // others may, once slices go
-  std::map<std::string, std::string> hopeless;  // eviction would not help
-  std::string error;                            // of the whole call; empty: none
+  using Refused = std::pair<std::string_view, std::string_view>;  // a node, and why
+  std::vector<std::string_view> names;                            // they serve the pod
+  std::vector<Refused> failed;                                    // others may, once slices go
+  std::vector<Refused> hopeless;                                  // eviction would not help
+  std::string error;                                              // of the whole call; empty: none
 };
 /// In the form that the call asked for: names, or the objects themselves.
+///   cost    with names a copy of the texts
 [[nodiscard]] std::string to_json(const FilterAnswer& answer, const ExtenderArgs& args);
 
 struct HostScore {
-  std::string node;
+  std::string_view node;
   std::int64_t score = 0;  // 0 to 10
 };
 [[nodiscard]] std::string to_json(const std::vector<HostScore>& scores);

@@ -1,3 +1,4 @@
+#include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -12,8 +13,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto args = parse_extender_args(text)) {
     static_cast<void>(requests_of(args->pod, {}));
     FilterAnswer answer;
-    answer.names = args->names;
-    static_cast<void>(to_json(answer, *args));
+    answer.names.assign(args->names.begin(), args->names.end());
+    for (const auto& name : args->names) answer.failed.emplace_back(name, name);
+    const auto said = to_json(answer, *args);
+    boost::json::error_code error;
+    static_cast<void>(boost::json::parse(said, error));
+    if (error) __builtin_trap();
   }
   static_cast<void>(parse_binding_args(text));
   if (const auto args = parse_preemption_args(text)) static_cast<void>(preemption_result(args->nodes));

@@ -38,6 +38,13 @@ TEST(Extender, WholeNodesComeBackWhole) {
               HasSubstr(R"("items":[{"metadata":{"name":"a","labels":{"x":"1"}}}])"));
 }
 
+TEST(Extender, WhatNeedsEscapingIsEscaped) {
+  const auto args = parse_extender_args(call(R"(,"NodeNames":["a"])"));
+  EXPECT_EQ(to_json(FilterAnswer{{"q\"\\"}, {{"b", "line\nbreak"}, {"c", "x"}}, {{"d", "…"}}, "\x01"}, *args),
+            R"({"NodeNames":["q\"\\"],"Nodes":null,"FailedNodes":{"b":"line\nbreak","c":"x"},)"
+            R"("FailedAndUnresolvableNodes":{"d":"…"},"Error":"\u0001"})");
+}
+
 TEST(Extender, NonsenseIsRefusedWithWhatIsMissing) {
   EXPECT_FALSE(parse_extender_args("{"));
   EXPECT_FALSE(parse_extender_args(R"({"NodeNames":["a"]})"));

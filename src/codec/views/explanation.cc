@@ -44,6 +44,17 @@ json::array values_of(const std::vector<RecordPart>& parts) {
   return out;
 }
 
+json::object value_of(const RankedNode& node) {
+  json::array cards;
+  for (const auto& card : node.cards) {
+    json::array gives(card.gives.begin(), card.gives.end());
+    cards.push_back(json::object{{"card", card.card.str()}, {"left", card.left}, {"gives", std::move(gives)}});
+  }
+  return {{"node", node.node},         {"policies", node.policies},   {"score", node.score},
+          {"node_left", node.left.node}, {"cards_left", node.left.cards}, {"owners", node.left.owners},
+          {"cards", std::move(cards)}};
+}
+
 json::object value_of(const SmallerAsk& smaller) {
   json::object out;
   if (smaller.memory) out["memory_bytes"] = smaller.memory->count();
@@ -59,6 +70,8 @@ std::string to_json(const Explanation& explanation) {
   for (const auto& part : explanation.asks) asks.push_back(value_of(part));
   json::array fits;
   for (const auto& node : explanation.fits) fits.emplace_back(node);
+  json::array ranked;
+  for (const auto& node : explanation.ranked) ranked.push_back(value_of(node));
   json::array refused;
   for (const auto& group : explanation.refused)
     refused.push_back(json::object{{"nodes", group.nodes}, {"why", group.why}});
@@ -74,6 +87,7 @@ std::string to_json(const Explanation& explanation) {
                                       {"policy", explanation.policy},
                                       {"nodes", explanation.nodes},
                                       {"fits", std::move(fits)},
+                                      {"ranked", std::move(ranked)},
                                       {"refused", std::move(refused)},
                                       {"final", explanation.final},
                                       {"would_fit", value_of(explanation.smaller)},

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cluster/ranking.h"
 #include "core/cluster/what_if.h"
 #include "core/model/record.h"
 #include "core/model/request.h"
@@ -21,9 +22,10 @@ struct Explanation {
   std::vector<PartRequest> asks;    // empty: for no card
   std::vector<RecordPart> holds;    // by its record
   std::uint64_t epoch = 0;          // of control, when it decided
-  std::string policy;               // by which nodes are ranked
+  std::string policy;               // what ranks nodes and cards, and by whose word
   std::size_t nodes = 0;            // with cards
   std::vector<std::string> fits;    // nodes that would serve it now, were it on none; the policy's choice first
+  std::vector<RankedNode> ranked;   // the first of them, with the terms of their scores
   std::vector<RefusedGroup> refused;  // the others
   bool final = false;               // all others never will, whoever goes
   SmallerAsk smaller;               // what would fit where nothing does

@@ -3,50 +3,47 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <utility>
+
+#include "core/cluster/ruled_fit.h"
 
 namespace carve {
-namespace {
 
-/// The policy's word on a node: the mean of its words on the cards that it would give, each as it
-/// is now.
-std::int64_t score_of(const Ledger& ledger, const std::vector<Slice>& slices,
-                      const PolicyRow& policy) {
-  std::int64_t sum = 0;
-  for (const Slice& slice : slices) {
-    sum += policy.score(*ledger.find(slice.card), {slice.memory, slice.compute, slice.guarantee()});
-  }
-  return slices.empty() ? 0 : sum / static_cast<std::int64_t>(slices.size());
+NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
+                      const PodPolicy& policy, std::int32_t priority) {
+  const Policies rows = policy.on(state.labels);
+  const SeenLedger seen(state, owner, priority);
+  const auto placed = place_pod(*seen, state.links, owner, parts, *rows.card);
+  if (placed) return {true, false, rows.node->score(leftover_of(*seen, *placed)), {}};
+  const Code code = placed.error().code;
+  return {false, code == Code::kFailedPrecondition || code == Code::kInvalidArgument, 0, placed.error().what};
 }
 
-}  // namespace
+bool is_reserved_for(const NodeState& state, const Owner& owner) {
+  return std::binary_search(state.reserved.begin(), state.reserved.end(), owner);
+}
 
 Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
-        const std::vector<std::string>& names, const PolicyRow& policy,
-        std::int32_t priority) {
+        const std::vector<std::string>& names, const PodPolicy& policy, std::int32_t priority) {
   Fit result;
   for (const std::string& name : names) {
     const auto node = cluster.find(name);
     if (node == cluster.end()) {
-      result.refused.push_back({name, "no card of ours on it", true});
-      continue;
-    }
-    const NodeState& state = *node->second;
-    if (std::binary_search(state.reserved.begin(), state.reserved.end(), owner)) {
-      result.nodes.push_back({name, std::numeric_limits<std::int64_t>::max() / 64});
-      continue;
-    }
-    const SeenLedger seen(state, owner, priority);
-    const auto placed = place_pod(*seen, state.links, owner, parts, policy);
-    if (placed) {
-      result.nodes.push_back({name, score_of(*seen, *placed, policy)});
+      result.refused.push_back({name, std::string(kNoCardThere), true});
+    } else if (is_reserved_for(*node->second, owner)) {
+      result.nodes.push_back({name, kReservedScore});
+    } else if (NodeWord word = word_of_node(*node->second, owner, parts, policy, priority); word.fits) {
+      result.nodes.push_back({name, word.score});
     } else {
-      const bool final = placed.error().code == Code::kFailedPrecondition ||
-                         placed.error().code == Code::kInvalidArgument;
-      result.refused.push_back({name, placed.error().what, final});
+      result.refused.push_back({name, std::move(word.why), word.final});
     }
   }
   return result;
+}
+
+Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
+        const std::vector<std::string>& names, const PolicyRow& policy, std::int32_t priority) {
+  return fit(cluster, owner, parts, names, PodPolicy(policy), priority);
 }
 
 const FittingNode* choose_node(const std::vector<FittingNode>& nodes) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/cluster/ruled_fit.h"
+
 namespace carve {
 namespace {
 
@@ -29,7 +31,7 @@ std::uint64_t most(const std::vector<PartRequest>& parts, const Value& value) {
 }  // namespace
 
 SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
-                          const std::vector<std::string>& names, const PolicyRow& policy) {
+                          const std::vector<std::string>& names, const PodPolicy& policy) {
   const auto fits_with = [&](const auto& shrink) {
     auto smaller = parts;
     for (auto& part : smaller) shrink(part.request);
@@ -63,6 +65,11 @@ SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const
     if (found) smaller.cards = static_cast<std::uint32_t>(*found);
   }
   return smaller;
+}
+
+SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
+                          const std::vector<std::string>& names, const PolicyRow& policy) {
+  return what_would_fit(cluster, owner, parts, names, PodPolicy(policy));
 }
 
 }  // namespace carve

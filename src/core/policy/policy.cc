@@ -4,31 +4,18 @@
 
 #include <string>
 
+#include "core/policy/node_policy.h"
+
 namespace carve {
-namespace {
-
-constexpr std::uint64_t kMillion = 1'000'000;
-
-/// What would be left of the card, memory and compute each in millionths of the card, added up.
-std::int64_t left_over(const CardState& card, const Offer& offer) {
-  const Bytes memory = card.free_memory() - offer.memory;
-  const auto of_card = static_cast<unsigned __int128>(memory.count()) * kMillion /
-                       (card.card.memory.count() == 0 ? 1 : card.card.memory.count());
-  const CoreShare compute = card.free_compute() - offer.guarantee;
-  return static_cast<std::int64_t>(of_card) +
-         static_cast<std::int64_t>(compute.hundredths() * (kMillion / 100));
-}
-
-}  // namespace
 
 std::int64_t score_binpack(const CardState& card, const Offer& offer) {
-  return -left_over(card, offer);
+  return -left_after(card, offer);
 }
 
 std::int64_t score_spread(const CardState& card, const Offer& offer) {
   // Owners that took no compute guarantee leave it free on paper only: fewer of them is better.
   constexpr std::int64_t kOwnersAtMost = 4096;
-  return left_over(card, offer) * kOwnersAtMost - static_cast<std::int64_t>(card.use.owners);
+  return left_after(card, offer) * kOwnersAtMost - static_cast<std::int64_t>(card.use.owners);
 }
 
 Result<const PolicyRow*> policy_named(std::string_view name) {

@@ -105,7 +105,7 @@ class Looks : public ::testing::Test {
  protected:
   void SetUp() override { kube_.answer("/version", R"({"minor":"36","gitVersion":"v1.36.3"})"); }
   ClusterFacts look() {
-    const auto facts = look_at_cluster({kube_, clock_, log_, {}, kPolicies[0]}, "carve-scheduler");
+    const auto facts = look_at_cluster({kube_, clock_, log_, {}, {}}, "carve-scheduler");
     EXPECT_TRUE(facts) << facts.error().what;
     return facts ? *facts : ClusterFacts();
   }

@@ -44,10 +44,28 @@ std::string holds(const codec::Explanation& said) {
   return text;
 }
 
+/// Memory and compute together: half a card in millionths of each is half a card.
+std::string per_cent(std::int64_t left) { return fmt::format("{:.1f} %", static_cast<double>(left) / 2e4); }
+
+/// The terms by which the first nodes stand where they stand; of the first one its cards, too.
+std::string terms(const codec::Explanation& said) {
+  std::string text;
+  for (const auto& node : said.ranked) {
+    text += fmt::format("  ranked   {}: would leave {} of the cards that it gives, {} of the node\n", node.node,
+                        per_cent(node.left.cards), per_cent(node.left.node));
+    if (&node != &said.ranked.front()) continue;
+    for (const auto& card : node.cards) {
+      text += fmt::format("             {}  {} left now{}\n", card.card.str(), per_cent(card.left),
+                          card.gives.empty() ? std::string() : fmt::format(", for {}", fmt::join(card.gives, ", ")));
+    }
+  }
+  return text;
+}
+
 std::string waits(const codec::Explanation& said) {
   if (!said.fits.empty()) {
-    return fmt::format("  fits     on {} of {}: {}\n  so       it is not the cards that it waits for\n",
-                       said.fits.size(), counted(said.nodes, "node"), some_of(said.fits, 0));
+    return fmt::format("  fits     on {} of {}: {}\n{}  so       it is not the cards that it waits for\n",
+                       said.fits.size(), counted(said.nodes, "node"), some_of(said.fits, 0), terms(said));
   }
   std::string text = fmt::format("  fits     on none of {} with cards\n", counted(said.nodes, "node"));
   for (const auto& group : said.refused)
@@ -68,11 +86,12 @@ std::string render_explanation(const codec::Explanation& said) {
   }
   if (said.asks.empty() && said.wrong.empty()) text += "  asks     for no card\n";
   text += holds(said);
+  if (!said.fits.empty()) text += "  policy   " + said.policy + "\n";
   if (said.node.empty() && !said.asks.empty() && !said.ended) {
     text += waits(said);
   } else if (!said.fits.empty()) {
-    text += fmt::format("  policy   {} would choose {} today{}\n", said.policy, said.fits.front(),
-                        said.fits.size() == 1 ? "" : ", then " + some_of(said.fits, 1));
+    text += fmt::format("  today    it would go to {}{}\n{}", said.fits.front(),
+                        said.fits.size() == 1 ? "" : ", then " + some_of(said.fits, 1), terms(said));
   }
   if (!said.scheduler_says.empty()) text += "  said     " + said.scheduler_says + "\n";
   return text;

@@ -5,6 +5,7 @@
 #include "codec/cluster/notes.h"
 
 namespace carve::cli {
+
 Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::string& node) {
   CARVE_TRY(const auto all, read_all(access.api));
   std::vector<codec::GpuObject> cards;
@@ -27,7 +28,7 @@ Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::strin
   if (!text) return tl::unexpected(text.error());
   CARVE_TRY(const auto pod, codec::parse_cluster_pod(*text));
   CARVE_TRY(const auto all, read_all(access.api));
-  auto said = control::explain(pod, access.dialects, *model_of(access, all)->snapshot(), access.policy);
+  auto said = control::explain(pod, access.dialects, *model_of(access, all)->snapshot(), access.placement);
   // Events are nobody's truth: without them the rest stands.
   if (const auto events = access.api.list("/api/v1/namespaces/" + space + "/events",
                                           {{"fieldSelector", "involvedObject.uid=" + pod.ask.uid}}))

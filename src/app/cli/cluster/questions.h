@@ -8,7 +8,7 @@
 #include "codec/dialects/dialect.h"
 #include "codec/views/cluster_view.h"
 #include "codec/views/explanation.h"
-#include "core/policy/policy.h"
+#include "core/policy/rules.h"
 #include "port/kube_api.h"
 
 // What a person asks of a whole cluster, answered from the API server alone, by the same model and the same engine that
@@ -21,7 +21,7 @@ struct ClusterAccess {
   const Clock& clock;
   Log& log;
   codec::DialectSettings dialects;
-  const PolicyRow& policy;
+  PlacementRules placement;
 };
 
 /// Everything, or with `node` that one node's cards.

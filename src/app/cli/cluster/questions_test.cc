@@ -34,7 +34,7 @@ class ClusterQuestions : public ::testing::Test {
            node + R"(","containers":[{"name":"main","resources":{"limits":{"elasticgpu.io/gpu-memory":")" + memory +
            R"(","elasticgpu.io/gpu-core":")" + cores + R"("}}}]},"status":{"phase":"Pending"}})";
   }
-  ClusterAccess access() { return {kube_, clock_, log_, {}, kPolicies[0]}; }
+  ClusterAccess access() { return {kube_, clock_, log_, {}, {}}; }
   std::string explain(const std::string& name) {
     const auto said = ask_pod(access(), "ml", name);
     return said ? render_explanation(*said) : "error: " + said.error().what;
@@ -96,7 +96,9 @@ TEST_F(ClusterQuestions, APlacedPodIsToldWhatItHolds) {
       R"("status":{"phase":"Running"}})");
   EXPECT_THAT(explain("c"), AllOf(HasSubstr("pod ml/c is on n1\n"),
                                   HasSubstr("holds    main: GPU-0  1 GiB, compute 10, burst\n"),
-                                  HasSubstr("decided  in epoch 7 of control\n"), HasSubstr("would choose n1 today")));
+                                  HasSubstr("decided  in epoch 7 of control\n"),
+                                  HasSubstr("policy   nodes by binpack (built in), cards by binpack (built in)\n"),
+                                  HasSubstr("would go to n1"), HasSubstr(" left now, for ")));
 }
 
 TEST_F(ClusterQuestions, NonsenseIsExplainedToo) {

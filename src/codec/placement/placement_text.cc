@@ -1,0 +1,219 @@
+#include "codec/placement/placement_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+namespace carve::codec {
+namespace {
+
+constexpr std::size_t kMostPools = 100;
+constexpr std::string_view kKeys = "cluster, namespace.NAME, pool.NAME and pool.NAME.nodes";
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+/// Cut off at the next `separator`; what is left stays in `text`.
+std::string_view next_piece(std::string_view* text, char separator) {
+  const auto end = text->find(separator);
+  const auto piece = text->substr(0, end);
+  *text = end == std::string_view::npos ? std::string_view() : text->substr(end + 1);
+  return piece;
+}
+
+bool is_word(std::string_view text, std::string_view beside, std::size_t most) {
+  return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           beside.find(c) != std::string_view::npos;
+  });
+}
+
+constexpr std::string_view kUpper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+std::string policy_names() {
+  std::vector<std::string_view> names;
+  for (const PolicyRow& row : kPolicies) names.push_back(row.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+tl::unexpected<Error> no_choice(std::string_view value) {
+  return fail(
+      Code::kInvalidArgument,
+      fmt::format(
+          "\"{}\" is no placement; legal are {} for nodes and cards alike, or each by itself: "
+          "node:{}, card:{}, node:{},card:{}",
+          value.substr(0, 64), policy_names(), kPolicies[1].name, kPolicies[0].name,
+          kPolicies[1].name, kPolicies[0].name));
+}
+
+/// "a=b,c=d" of labels.
+Result<NodeLabels> parse_selector(std::string_view value) {
+  NodeLabels labels;
+  auto rest = value;
+  while (!rest.empty()) {
+    auto piece = trimmed(next_piece(&rest, ','));
+    const bool has_value = piece.find('=') != std::string_view::npos;
+    const auto label = trimmed(next_piece(&piece, '='));
+    const auto wanted = trimmed(piece);
+    const bool good = has_value && is_word(label, std::string(kUpper) + "-_./", 317) &&
+                      (wanted.empty() || is_word(wanted, std::string(kUpper) + "-_.", 63));
+    if (!good || !labels.emplace(label, wanted).second) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("\"{}\" is no set of node labels; legal is LABEL=VALUE, several "
+                              "separated by commas, each label once",
+                              value.substr(0, 64)));
+    }
+  }
+  if (labels.empty())
+    return fail(Code::kInvalidArgument,
+                "without a label; every node: write it as cluster = instead");
+  return labels;
+}
+
+/// The rules on their way from lines to what is returned.
+class Reading {
+ public:
+  Result<void> take(std::string_view key, std::string_view value) {
+    if (!keys_.insert(std::string(key)).second)
+      return fail(Code::kInvalidArgument, "stands there already");
+    if (key == "cluster") {
+      CARVE_TRY(rules_.cluster, parse_policy_choice(value));
+      return {};
+    }
+    std::string_view rest = key;
+    const auto kind = next_piece(&rest, '.');
+    if (kind == "namespace" && is_word(rest, "-", 63)) {
+      CARVE_TRY(rules_.spaces[std::string(rest)], parse_policy_choice(value));
+      return {};
+    }
+    const auto name = next_piece(&rest, '.');
+    if (kind != "pool" || !is_word(name, "-", 63) || (!rest.empty() && rest != "nodes") ||
+        key.back() == '.')
+      return fail(Code::kInvalidArgument, fmt::format("unknown key; legal are {}", kKeys));
+    CARVE_TRY(PoolRule * pool, pool_named(name));
+    if (rest.empty()) {
+      CARVE_TRY(pool->choice, parse_policy_choice(value));
+    } else {
+      CARVE_TRY(pool->labels, parse_selector(value));
+    }
+    return {};
+  }
+
+  /// What is wrong with the whole of it.
+  [[nodiscard]] std::vector<std::string> gaps() const {
+    std::vector<std::string> found;
+    for (const PoolRule& pool : rules_.pools) {
+      for (const char* what : {"", ".nodes"}) {
+        const std::string key = "pool." + pool.name + what;
+        if (!keys_.contains(key)) found.push_back(key + ": is missing beside the pool's other key");
+      }
+    }
+    return found;
+  }
+
+  PlacementRules take_rules() { return std::move(rules_); }
+
+ private:
+  Result<PoolRule*> pool_named(std::string_view name) {
+    const auto found = std::find_if(rules_.pools.begin(), rules_.pools.end(),
+                                    [&](const PoolRule& pool) { return pool.name == name; });
+    if (found != rules_.pools.end()) return &*found;
+    if (rules_.pools.size() == kMostPools)
+      return fail(Code::kInvalidArgument, fmt::format("more than {} pools", kMostPools));
+    return &rules_.pools.emplace_back(PoolRule{std::string(name), {}, {}});
+  }
+
+  PlacementRules rules_;
+  std::set<std::string, std::less<>> keys_;
+};
+
+}  // namespace
+
+Result<PolicyChoice> parse_policy_choice(std::string_view value) {
+  PolicyChoice choice;
+  const auto* row_for_nodes = node_policy_named(value);
+  if (const auto cards = policy_named(value); cards && row_for_nodes != nullptr)
+    return PolicyChoice{row_for_nodes, *cards};
+  auto rest = value;
+  while (!rest.empty()) {
+    auto piece = trimmed(next_piece(&rest, ','));
+    const auto ranking = trimmed(next_piece(&piece, ':'));
+    const auto name = trimmed(piece);
+    if (ranking == "node" && choice.node == nullptr) {
+      choice.node = node_policy_named(name);
+      if (choice.node == nullptr) return no_choice(value);
+    } else if (ranking == "card" && choice.card == nullptr) {
+      const auto row = policy_named(name);
+      if (!row) return no_choice(value);
+      choice.card = *row;
+    } else {
+      return no_choice(value);
+    }
+  }
+  if (choice == PolicyChoice{}) return no_choice(value);
+  return choice;
+}
+
+std::string to_text(const PolicyChoice& choice) {
+  if (choice.node != nullptr && choice.card != nullptr && choice.node->name == choice.card->name)
+    return std::string(choice.node->name);
+  std::string text;
+  if (choice.node != nullptr) text = fmt::format("node:{}", choice.node->name);
+  if (choice.card != nullptr)
+    text += fmt::format("{}card:{}", text.empty() ? "" : ",", choice.card->name);
+  return text;
+}
+
+Result<PlacementRules> parse_placement_rules(std::string_view text) {
+  Reading reading;
+  std::string problems;
+  for (int number = 1; !text.empty(); ++number) {
+    auto line = next_piece(&text, '\n');
+    line = trimmed(next_piece(&line, '#'));
+    if (line.empty()) continue;
+    const bool pair = line.find('=') != std::string_view::npos;
+    const auto key = trimmed(next_piece(&line, '='));
+    const auto taken =
+        pair ? reading.take(key, trimmed(line))
+             : Result<void>(fail(Code::kInvalidArgument, "not of the form key = value"));
+    if (!taken)
+      problems += fmt::format("\n  placement.conf:{}: {}: {}", number, key.substr(0, 128),
+                              taken.error().what);
+  }
+  // A pool of which a line is wrong is complete when that line is put right.
+  if (problems.empty()) {
+    for (const auto& gap : reading.gaps()) problems += "\n  placement.conf: " + gap;
+  }
+  if (!problems.empty()) return fail(Code::kInvalidArgument, "placement rules:" + problems);
+  return reading.take_rules();
+}
+
+std::string to_text(const PlacementRules& rules) {
+  std::string text;
+  if (rules.cluster != PolicyChoice{}) text = fmt::format("cluster = {}\n", to_text(rules.cluster));
+  for (const PoolRule& pool : rules.pools) {
+    std::string labels;
+    for (const auto& [label, value] : pool.labels)
+      labels += fmt::format("{}{}={}", labels.empty() ? "" : ",", label, value);
+    text += fmt::format("pool.{0}.nodes = {1}\npool.{0} = {2}\n", pool.name, labels,
+                        to_text(pool.choice));
+  }
+  for (const auto& [name, choice] : rules.spaces)
+    text += fmt::format("namespace.{} = {}\n", name, to_text(choice));
+  return text;
+}
+
+Result<PolicyChoice> placement_of(const PodAsk& pod) {
+  const auto said = pod.annotations.find(std::string(kPlacementAnnotation));
+  if (said == pod.annotations.end()) return PolicyChoice{};
+  auto choice = parse_policy_choice(said->second);
+  if (!choice) return fail_in("annotation " + std::string(kPlacementAnnotation), choice.error());
+  return choice;
+}
+
+}  // namespace carve::codec

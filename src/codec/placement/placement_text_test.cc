@@ -1,0 +1,111 @@
+#include "codec/placement/placement_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace carve::codec {
+namespace {
+
+using testing::HasSubstr;
+
+const PolicyRow* const kPack = &kPolicies[0];
+const PolicyRow* const kSpread = &kPolicies[1];
+const NodePolicyRow* const kPackNode = &kNodePolicies[0];
+const NodePolicyRow* const kSpreadNode = &kNodePolicies[1];
+
+std::string error_of(std::string_view text) {
+  const auto rules = parse_placement_rules(text);
+  return rules ? "no error" : rules.error().what;
+}
+
+TEST(PlacementText, AChoiceIsOneWordOrOnePerRanking) {
+  EXPECT_EQ(parse_policy_choice("spread").value(), (PolicyChoice{kSpreadNode, kSpread}));
+  EXPECT_EQ(parse_policy_choice("node:spread").value(), (PolicyChoice{kSpreadNode, nullptr}));
+  EXPECT_EQ(parse_policy_choice("card:binpack , node:spread").value(),
+            (PolicyChoice{kSpreadNode, kPack}));
+  for (const char* bad : {"", ",", "tight", "spread,binpack", "node:", "node:tight", "gpu:spread",
+                          "node:spread,node:spread", "node=spread", "Spread"}) {
+    const auto choice = parse_policy_choice(bad);
+    ASSERT_FALSE(choice) << bad;
+    EXPECT_THAT(choice.error().what, HasSubstr(std::string("\"") + bad +
+                                               "\" is no placement; legal are binpack, spread"));
+  }
+}
+
+TEST(PlacementText, AFileSaysClusterPoolsAndNamespaces) {
+  const auto rules = parse_placement_rules(
+      "# whole cards stay whole\n"
+      "cluster = binpack\n\n"
+      "pool.inference.nodes = tier=inference, example.com/zone=a   # both\n"
+      "pool.inference = node:spread\r\n"
+      "pool.rest = card:spread\n"
+      "pool.rest.nodes = gpu=\n"
+      "namespace.ml-dev = node:spread,card:binpack");
+  ASSERT_TRUE(rules) << rules.error().what;
+  EXPECT_EQ(
+      *rules,
+      (PlacementRules{
+          {kPackNode, kPack},
+          {{"inference", {{"example.com/zone", "a"}, {"tier", "inference"}}, {kSpreadNode, nullptr}},
+           {"rest", {{"gpu", ""}}, {nullptr, kSpread}}},
+          {{"ml-dev", {kSpreadNode, kPack}}}}));
+  EXPECT_EQ(parse_placement_rules(to_text(*rules)).value(), *rules);
+  EXPECT_EQ(parse_placement_rules("").value(), PlacementRules{});
+}
+
+TEST(PlacementText, EveryWrongLineIsNamedWithItsKeyItsValueAndWhatIsLegal) {
+  const auto error = error_of(
+      "cluster = tight\n"
+      "cluster = spread\n"
+      "namespaces.dev = spread\n"
+      "pool.a.nodes = tier\n"
+      "pool.a = spread\n"
+      "what is this\n");
+  EXPECT_THAT(
+      error,
+      HasSubstr(
+          "\n  placement.conf:1: cluster: \"tight\" is no placement; legal are binpack, spread"));
+  EXPECT_THAT(error, HasSubstr("\n  placement.conf:2: cluster: stands there already"));
+  EXPECT_THAT(
+      error,
+      HasSubstr(
+          "\n  placement.conf:3: namespaces.dev: unknown key; legal are cluster, namespace.NAME"));
+  EXPECT_THAT(error, HasSubstr("\n  placement.conf:4: pool.a.nodes: \"tier\" is no set of node "
+                               "labels; legal is LABEL="));
+  EXPECT_THAT(error, HasSubstr("\n  placement.conf:6: what is this: not of the form key = value"));
+  EXPECT_THAT(error, testing::Not(HasSubstr("placement.conf:5")));
+}
+
+TEST(PlacementText, AHalfPoolIsNone) {
+  EXPECT_THAT(error_of("pool.a = spread"), HasSubstr("pool.a.nodes: is missing"));
+  EXPECT_THAT(error_of("pool.a.nodes = x=y"), HasSubstr("pool.a: is missing"));
+  EXPECT_THAT(error_of("pool.a.nodes =\npool.a = spread"), HasSubstr("without a label"));
+  for (const char* bad :
+       {"pool. = spread", "pool.a. = spread", "pool.a.node = spread", "pool.a.nodes.b = x=y",
+        "namespace. = spread", "namespace.a.b = spread", "namespace.A = spread", "= spread"})
+    EXPECT_THAT(error_of(bad), HasSubstr("unknown key")) << bad;
+  EXPECT_THAT(error_of("pool.a = spread\npool.a.nodes = x=1,x=2"), HasSubstr("each label once"));
+}
+
+TEST(PlacementText, PoolsAreCounted) {
+  std::string text;
+  for (int i = 0; i < 101; ++i)
+    text +=
+        "pool.p" + std::to_string(i) + " = spread\npool.p" + std::to_string(i) + ".nodes = a=b\n";
+  EXPECT_THAT(error_of(text), HasSubstr("placement.conf:201: pool.p100: more than 100 pools"));
+}
+
+TEST(PlacementText, APodSaysItInAnAnnotation) {
+  PodAsk pod;
+  EXPECT_EQ(placement_of(pod).value(), PolicyChoice{});
+  pod.annotations["elasticgpu.io/placement"] = "card:spread";
+  EXPECT_EQ(placement_of(pod).value(), (PolicyChoice{nullptr, kSpread}));
+  pod.annotations["elasticgpu.io/placement"] = "best";
+  EXPECT_THAT(
+      placement_of(pod).error().what,
+      testing::StartsWith(
+          "annotation elasticgpu.io/placement: \"best\" is no placement; legal are binpack"));
+}
+
+}  // namespace
+}  // namespace carve::codec

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/cluster/ruled_fit.h"
+
+namespace carve {
+
+/// A node of a FitView, by the name that was asked with.
+struct FittingView {
+  std::string_view node;
+  std::int64_t score = 0;
+  friend bool operator==(const FittingView&, const FittingView&) = default;
+};
+struct RefusedView {
+  std::string_view node;
+  std::shared_ptr<const std::string> why;
+  bool final = false;
+};
+
+/// As choose_node() of a Fit.
+[[nodiscard]] const FittingView* choose_node(const std::vector<FittingView>& nodes);
+
+/// A Fit without copies: its names are those of the call that asked.
+struct FitView {
+  std::vector<FittingView> nodes;
+  std::vector<RefusedView> refused;
+};
+
+/// fit() that remembers: what a node said to a request is its word as long as the node is the very same object. In a
+/// burst of pods that ask alike only the nodes are asked again that changed since, and those where room is held. Pods
+/// differ in their owner, which place_pod() does not look at while the owner holds nothing, as whoever waits for a
+/// node. Not thread-safe.
+///   memory  at most kShapes requests, each with some 50 bytes per node
+class FitCache {
+ public:
+  static constexpr std::size_t kShapes = 16;  // different requests that are remembered, the last used ones
+
+  /// What counts for one pod. The rules are those of which `policy` is made.
+  struct Ask {
+    const Owner& owner;
+    const std::vector<PartRequest>& parts;
+    const std::vector<std::string>& names;
+    std::shared_ptr<const PlacementRules> rules;
+    PodPolicy policy;
+    std::int32_t priority = 0;
+  };
+  ///   out     as fit(); the names live as long as `ask.names`
+  ///   cost    a look-up per name; place_pod() per node that changed since it was asked for the same; when the
+  ///           cluster is another one, a walk over its nodes
+  [[nodiscard]] FitView fit(const std::shared_ptr<const ClusterState>& cluster, const Ask& ask);
+
+  struct Figures {
+    std::uint64_t remembered = 0;  // nodes whose word was known
+    std::uint64_t asked = 0;       // nodes that were asked
+  };
+  [[nodiscard]] Figures figures() const { return figures_; }
+
+ private:
+  /// What a node said.
+  struct Word {
+    std::shared_ptr<const NodeState> state;        // who said it; nullptr: nobody yet
+    std::shared_ptr<const std::string> why;        // nullptr: it fits
+    std::int64_t score = 0;
+    bool final = false;
+  };
+  struct Shape {
+    std::vector<PartRequest> parts;
+    std::shared_ptr<const PlacementRules> rules;
+    PodPolicy policy;
+    std::vector<Word> words;  // by the node's number
+  };
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  void see(const std::shared_ptr<const ClusterState>& cluster);
+  Shape& shape_of(const Ask& ask);
+  void answer(Shape& shape, std::uint32_t number, const std::string& name, const Ask& ask, FitView* view);
+
+  std::shared_ptr<const ClusterState> seen_;
+  std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>> numbers_;  // of the nodes of `seen_`
+  std::vector<const std::shared_ptr<const NodeState>*> states_;                    // by number; into `seen_`
+  std::list<Shape> shapes_;                                                        // the last used first
+  Figures figures_;
+};
+
+}  // namespace carve
