@@ -30,9 +30,12 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
     config->policy = row->name;
   } else if (key == "scheduler.name") {
     config->scheduler = value;
+  } else if (key == "admission.visible-devices") {
+    if (value != "void" && value != "refuse") return tl::unexpected(not_legal(value, "void and refuse"));
+    config->visible = value == "void" ? control::VisibleDevices::kVoid : control::VisibleDevices::kRefuse;
   } else {
     return fail(Code::kInvalidArgument, "unknown key; legal are doors, dialects.nvidia, dialects.gpushare-unit, "
-                                        "placement.policy and scheduler.name");
+                                        "placement.policy, scheduler.name and admission.visible-devices");
   }
   return {};
 }

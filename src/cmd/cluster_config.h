@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/control/admission.h"
 #include "base/result.h"
 #include "codec/dialects/dialect.h"
 
@@ -20,6 +21,8 @@ struct ClusterConfig {
   Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
   std::string policy = "binpack";             // placement.policy: binpack or spread
   std::string scheduler = "carve-scheduler";  // scheduler.name: what pods of the default scheduler are given; "": none
+  // admission.visible-devices: of NVIDIA_VISIBLE_DEVICES in a container that asks for no card; void or refuse
+  control::VisibleDevices visible = control::VisibleDevices::kVoid;
 
   [[nodiscard]] codec::DialectSettings dialects() const { return {gpushare_unit, nvidia == NvidiaDoor::kSlots}; }
   /// The extended resources that this installation's pods ask in.

@@ -210,7 +210,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       placement_(policy, log, [this](codec::EventNote note) { notices_.warn(std::move(note)); }),
       extender_(config.dialects(), [this] { return placement_.rules(); }, [this] { return model_.snapshot(); },
                 [this](const Owner& owner, const FitView& fit) { filtered(owner, fit); }),
-      admission_(config.dialects(), {config.scheduler, {}}),
+      admission_(config.dialects(), {config.scheduler, config.visible}),
       certificates_(*apis_.watches, clock, log, names_of(options)),
       catch_up_(*apis_.watches, model_, clock),
       leader_({*apis_.lease, clock, log, [this] { return model_.highest_epoch(); },

@@ -21,6 +21,7 @@ struct Everything {
   ClusterOptions cluster, explain, top_of, doctor_of;
   ControlOptions control;
   ProbeOptions probe;
+  KeepFilesOptions keep_files;
   HostOptions agent, arbiter;
   NodeOptions node;
   std::string arbiter_trace;
@@ -165,6 +166,34 @@ void control_command(CLI::App& app, Everything& all) {
                   "  carve control --kubeconfig ~/.kube/config --listen 127.0.0.1:8443 --plain-listen 127.0.0.1:8080");
 }
 
+void node_down_flags(CLI::App* down, DownOptions* options) {
+  auto* node = down->add_option("--node-name", options->node,
+                                "a node of Kubernetes whose agent is gone: take away what is left of it on the Node "
+                                "object and on the disk");
+  node->type_name("NAME");
+  const auto of_node = [&](const char* flag, std::string* value, const char* text, const char* type) {
+    down->add_option(flag, *value, text)->type_name(type)->needs(node);
+  };
+  of_node("--host-root", &options->host.host_root, "in a container: where the host's / is mounted", "FOLDER");
+  of_node("--kubeconfig", &options->kubeconfig, "how to reach the API server; without: as a pod of it", "FILE");
+  of_node("--cluster-config", &options->cluster_config, "as the agent had it: which totals are ours", "FILE");
+  of_node("--kubelet-dir", &options->kubelet_dir, "the kubelet's --root-dir", "FOLDER");
+  down->add_flag("--stay", options->stay, "then wait for SIGTERM: for a DaemonSet")->needs(node);
+}
+
+void keep_files_command(CLI::App& app, KeepFilesOptions* options) {
+  auto* keep = app.add_subcommand("keep-files", "keep the files of a mounted Secret on the host");
+  keep->add_option("--from", options->from, "where the Secret is mounted")->type_name("FOLDER")->required();
+  keep->add_option("--to", options->to, "where its files are to stand, readable by root alone")
+      ->type_name("FOLDER")
+      ->required();
+  keep->add_option("--every", options->every, "seconds between two looks: 1 to 3600")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+  keep->footer("Example:\n  carve keep-files --from /etc/carve-tls --to /host/carve-scheduler");
+}
+
 void server_commands(CLI::App& app, Everything& all) {
   auto* up = app.add_subcommand("up", "start Carve on this machine and keep it running (foreground)");
   host_flags(up, &all.up.host, true);
@@ -183,7 +212,8 @@ void server_commands(CLI::App& app, Everything& all) {
   host_flags(down, &all.down.host, false);
   down->add_option("--cgroup-root", all.down.host.cgroup_root, "as given to `carve up`")->type_name("FOLDER");
   down->add_flag("--force", all.down.force, "end all slices, with their processes");
-  down->footer("Examples:\n  carve down\n  carve down --force");
+  node_down_flags(down, &all.down);
+  down->footer("Examples:\n  carve down\n  carve down --force\n  carve down --node-name n1 --kubeconfig admin.conf");
   auto* agent = app.add_subcommand("agent", "the agent process (started by `carve up`)");
   auto* standalone = agent->add_flag("--standalone", all.standalone, "without a kubelet: as `carve up` starts it");
   host_flags(agent, &all.agent, true);
@@ -198,6 +228,7 @@ void server_commands(CLI::App& app, Everything& all) {
                    "write every decision to PREFIX.<card's UUID>; carve-trace-replay plays it again")
       ->type_name("PREFIX");
   arbiter->footer("Example:\n  carve arbiter --runtime-dir /run/carve");
+  keep_files_command(app, &all.keep_files);
   auto* worker =
       app.add_subcommand("nvml-worker", "the process that loads the vendor's library (started by the agent)");
   worker->add_option("--driver-root", all.worker_root, "where the driver's libraries are")
@@ -323,7 +354,7 @@ void collect(const CLI::App* app, const std::string& path, std::vector<Completio
   for (const auto* sub : app->get_subcommands(nullptr)) {
     if (path.empty() &&
         (sub->get_name() == "agent" || sub->get_name() == "arbiter" || sub->get_name() == "control" ||
-         sub->get_name() == "nvml-worker"))
+         sub->get_name() == "keep-files" || sub->get_name() == "nvml-worker"))
       continue;
     node.words.push_back(sub->get_name());
     collect(sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), nodes);
@@ -403,7 +434,7 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
   };
   const Row rows[] = {
       {"up", &all.up.host, [&] { return run_up(all.up); }},
-      {"down", &all.down.host, [&] { return run_down(all.down); }},
+      {"down", &all.down.host, [&] { return all.down.node.empty() ? run_down(all.down) : run_node_down(all.down); }},
       {"agent", &all.agent, [&] { return run_agent(all.agent, all.node); }},
       {"arbiter", &all.arbiter, [&] { return run_arbiter(all.arbiter, all.arbiter_trace); }},
       {"run", &all.run.host, [&] { return run_command(all.run); }},
@@ -418,6 +449,7 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
   };
   if (name == "explain") return explain_pod(all.explain);
   if (name == "control") return run_control(all.control);
+  if (name == "keep-files") return run_keep_files(all.keep_files);
   if (name == "nvml-worker") return run_worker(all.worker_root, all.worker_host);
   if (name == "completion") {
     std::vector<CompletionNode> nodes;

@@ -55,6 +55,18 @@ struct UpOptions {
 struct DownOptions {
   HostOptions host;
   bool force = false;
+  // Of a node of Kubernetes:
+  std::string node;  // its name; empty: what `carve up` started on this machine
+  std::string kubeconfig;
+  std::string cluster_config;
+  std::string kubelet_dir = "/var/lib/kubelet";
+  bool stay = false;
+};
+
+struct KeepFilesOptions {
+  std::string from;
+  std::string to;
+  int every = 10;  // seconds
 };
 
 struct AskOptions {
@@ -127,6 +139,8 @@ struct NodeOptions {
 
 int run_up(const UpOptions& options);
 int run_down(const DownOptions& options);
+int run_node_down(const DownOptions& options);
+int run_keep_files(const KeepFilesOptions& options);
 int run_agent(const HostOptions& options, const NodeOptions& node = {});
 /// `host_root`: enters the host's files first, so that the driver is found, and named, as the host does.
 int run_worker(const std::string& driver_root, const std::string& host_root);

@@ -1,14 +1,20 @@
 #include "adapter/tls/certificates.h"
 
+#include <iterator>
+#include <thread>
 #include <utility>
 
 namespace carve::tls {
 namespace {
 
-// Webhook configurations are installed, and applied again without an authority, while control runs: until the next look
-// pods with cards are refused.
-constexpr std::chrono::seconds kEvery{3};
+// What time makes due: a certificate is renewed a month before its end.
+constexpr std::chrono::minutes kEvery{10};
+// While a watch may be deaf: webhook configurations are installed, and applied again without an authority, while
+// control runs, and until the next look pods with cards are refused.
+constexpr std::chrono::seconds kUnwatched{3};
+constexpr std::chrono::seconds kDeaf{60};  // after a trouble; one that lasts is told again before
 constexpr std::chrono::seconds kAgain{2};
+constexpr const char* kWebhooks = "/apis/admissionregistration.k8s.io/v1/";
 constexpr int kMostRounds = 5;  // of two replicas who write at once, one is through in the first
 
 std::vector<std::string> dns_names(const CertificateNames& names) {
@@ -55,7 +61,7 @@ Result<Secret> Certificates::settle(const std::string& name, const Change& chang
 }
 
 Result<void> Certificates::tell_webhooks(const std::string& kind, const std::string& authorities) {
-  const auto path = "/apis/admissionregistration.k8s.io/v1/" + kind + "/" + names_.webhooks;
+  const auto path = kWebhooks + kind + "/" + names_.webhooks;
   const auto existing = api_.get(path);
   if (!existing && existing.error().code == Code::kNotFound) return {};  // nobody installed it: nothing to tell
   if (!existing) return fail_in(kind + " " + names_.webhooks, existing.error());
@@ -109,18 +115,70 @@ Result<void> Certificates::step(const std::function<void(const Serving&)>& chang
   return told;
 }
 
+/// Wakes the loop at every change of one object.
+void Certificates::follow(const std::string& collection, const std::string& name, const std::stop_token& stop) {
+  KubeSink sink;
+  sink.replace = [this](const std::vector<std::string>&) { wake(); };
+  sink.change = [this](const KubeChange&) { wake(); };
+  sink.trouble = [this](const Error&) {
+    {
+      const std::lock_guard lock(mutex_);
+      watched_again_ = clock_.now() + kDeaf;
+    }
+    wake();
+  };
+  api_.watch(collection, {{"fieldSelector", "metadata.name=" + name}}, sink, stop);
+}
+
+void Certificates::wake() {
+  std::stop_source sleeping(std::nostopstate);
+  {
+    const std::lock_guard lock(mutex_);
+    sleeping = awake_;
+  }
+  sleeping.request_stop();
+}
+
+/// For the sleep after the step that comes now: what changes meanwhile ends it at once.
+std::stop_token Certificates::arm() {
+  const std::lock_guard lock(mutex_);
+  awake_ = std::stop_source();
+  return awake_.get_token();
+}
+
+Clock::Duration Certificates::pause(bool done) const {
+  if (!done) return kAgain;
+  const std::lock_guard lock(mutex_);
+  if (clock_.now() < watched_again_) return kUnwatched;
+  return kEvery;
+}
+
 void Certificates::run(const std::function<void(const Serving&)>& changed, const std::stop_token& stop) {
+  const auto secrets = "/api/v1/namespaces/" + names_.space + "/secrets";
+  const std::pair<std::string, std::string> objects[] = {
+      {secrets, names_.secret},
+      {secrets, names_.client_secret},
+      {std::string(kWebhooks) + "mutatingwebhookconfigurations", names_.webhooks},
+      {std::string(kWebhooks) + "validatingwebhookconfigurations", names_.webhooks}};
+  std::vector<std::jthread> watches;
+  watches.reserve(std::size(objects));
+  for (const auto& object : objects)
+    watches.emplace_back(
+        [this, &object](const std::stop_token& end) { follow(object.first, object.second, end); });
+  const std::stop_callback stopping(stop, [this] { wake(); });
   std::string told;
-  while (!stop.stop_requested()) {
+  for (auto woken = arm(); !stop.stop_requested(); woken = arm()) {
     const auto done = step(changed);
     if (!done && done.error().what != told) {
       told = done.error().what;
       log_.warn("certificates cannot be kept",
-                {{"error", told}, {"hint", "the ServiceAccount needs create on secrets, get and update on its two, and "
-                                           "get and patch on the webhook configurations named carve-admission"}});
+                {{"error", told}, {"hint", "the ServiceAccount needs create on secrets, get, list, watch and update on "
+                                           "its two, and get, list, watch and patch on the webhook configurations "
+                                           "named carve-admission"}});
     }
     if (done) told.clear();
-    clock_.sleep_for(done ? Clock::Duration(kEvery) : Clock::Duration(kAgain), stop);
+    if (stop.stop_requested()) break;
+    clock_.sleep_for(pause(done.has_value()), woken);
   }
 }
 

@@ -50,7 +50,8 @@ class Certificates {
   /// with is another than before.
   ///   errors  those of the API server; what was served with before stays good
   [[nodiscard]] Result<void> step(const std::function<void(const Serving&)>& changed);
-  /// A step every few seconds, until `stop`: four small GETs while nothing is due.
+  /// A step whenever one of the Secrets or webhooks has changed, and now and then for what time makes due, until
+  /// `stop`. Four watches; while one of them is away, and where the account may not watch, a step every few seconds.
   void run(const std::function<void(const Serving&)>& changed, const std::stop_token& stop);
   /// Until when the certificate is good that is served with; the epoch: there is none yet.
   [[nodiscard]] Clock::WallTime good_until() const;
@@ -61,6 +62,10 @@ class Certificates {
   using Change = std::function<Result<void>(Secret&, std::vector<std::string>*)>;
   Result<Secret> settle(const std::string& name, const Change& change);
   Result<void> tell_webhooks(const std::string& kind, const std::string& authorities);
+  void follow(const std::string& collection, const std::string& name, const std::stop_token& stop);
+  void wake();
+  std::stop_token arm();
+  [[nodiscard]] Clock::Duration pause(bool done) const;
 
   KubeApi& api_;
   Clock& clock_;
@@ -70,6 +75,8 @@ class Certificates {
   mutable std::mutex mutex_;
   Serving serving_;
   ClientPair client_;
+  std::stop_source awake_;          // of the sleep that comes next: requested when something changed
+  Clock::Time watched_again_{};     // until then a watch may be deaf
 };
 
 }  // namespace carve::tls

@@ -212,5 +212,61 @@ TEST_F(CertificatesTest, TheLoopTriesAgainAndSaysOnceWhatIsWrong) {
   EXPECT_EQ(logged_.find("certificates cannot be kept", first + 1), std::string::npos);
 }
 
+/// The loop in a thread of its own, until the end of the test.
+struct CertificatesLoop : CertificatesTest {
+  std::jthread running{[this](const std::stop_token& stop) { one_.run([](const Serving&) {}, stop); }};
+  /// Until the API server was asked that often; a loop that was woken needs its moment.
+  bool wait_gets(std::size_t count) {
+    for (int i = 0; i < 10000 && api_.calls("get") < count; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return api_.calls("get") >= count;
+  }
+  static std::string webhook(const std::string& service) {
+    return R"({"webhooks":[{"clientConfig":{"service":{"namespace":"carve-system","name":")" + service + R"("}}}]})";
+  }
+};
+
+TEST_F(CertificatesLoop, AWebhookThatLostItsAuthorityIsToldAtOnce) {
+  constexpr std::chrono::seconds kLimit{10};
+  ASSERT_TRUE(api_.wait_writes(2, kLimit));
+  ASSERT_TRUE(api_.wait_watches(4, kLimit));
+  // No clock moves here: only a watch can tell.
+  for (std::size_t i = 0; i < 2; ++i) {
+    api_.put(kMutating, webhook("carve-control"));
+    ASSERT_TRUE(api_.wait_writes(3 + i, kLimit));
+    EXPECT_EQ(bundle_at(kMutating, 0), entry(kSecret, "ca.crt"));
+  }
+  api_.erase(kClientSecret);
+  ASSERT_TRUE(api_.wait_writes(5, kLimit));
+  EXPECT_NE(entry(kClientSecret, "tls.crt"), "");
+}
+
+TEST_F(CertificatesLoop, WhileNothingChangesNobodyIsAsked) {
+  ASSERT_TRUE(api_.wait_writes(2, std::chrono::seconds(10)));
+  ASSERT_TRUE(api_.wait_watches(4, std::chrono::seconds(10)));
+  for (int i = 0; i < 100; ++i) {
+    clock_.wait_for_sleepers(1);
+    clock_.advance(std::chrono::seconds(3));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // for a loop that would look
+  }
+  const auto asked = api_.calls("get");
+  EXPECT_LT(asked, 60U) << "five minutes; looks every three seconds would be 400";
+  clock_.advance(std::chrono::minutes(10));
+  EXPECT_TRUE(wait_gets(asked + 4)) << "what time makes due";
+}
+
+TEST_F(CertificatesLoop, WhileWatchesAreAwayItLooks) {
+  ASSERT_TRUE(api_.wait_watches(4, std::chrono::seconds(10)));
+  api_.set_away(true);  // each watch tells so once, and hears again when it is back
+  ASSERT_TRUE(api_.wait_watches(4, std::chrono::seconds(10)));
+  api_.set_away(false);
+  for (int i = 0; i < 10; ++i) {
+    const auto before = api_.calls("get");
+    clock_.wait_for_sleepers(1);
+    clock_.advance(std::chrono::seconds(3));
+    ASSERT_TRUE(wait_gets(before + 4)) << "after " << 3 * (i + 1) << " s";
+  }
+}
+
 }  // namespace
 }  // namespace carve::tls

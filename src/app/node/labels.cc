@@ -12,6 +12,10 @@ constexpr std::size_t kNameMax = 63;
 
 }  // namespace
 
+bool is_agents_label(std::string_view key) {
+  return key.starts_with("elasticgpu.io/gpu") || key.starts_with("elasticgpu.io/cuda.");
+}
+
 std::map<std::string, std::string> labels_of(const GpuInventory& cards) {
   std::map<std::string, std::string> labels;
   const auto put = [&](const std::string& name, const std::string& text) {

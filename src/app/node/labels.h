@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "port/gpu.h"
 
@@ -13,5 +14,8 @@ namespace carve::node {
 ///   smallest gpu-model.<model>: how many of that model, also where models are mixed
 ///   cuda.driver-version, cuda.runtime-version
 [[nodiscard]] std::map<std::string, std::string> labels_of(const GpuInventory& cards);
+
+/// Whether the key of a label is one that an agent writes and takes away; others may put labels below our prefix.
+[[nodiscard]] bool is_agents_label(std::string_view key);
 
 }  // namespace carve::node

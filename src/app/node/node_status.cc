@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/doors/notices.h"
+#include "app/node/labels.h"
 
 namespace carve::node {
 namespace {
@@ -113,10 +114,7 @@ Result<bool> NodeStatus::step(const NodeWish& wish) {
     if (there == node->labels.end() || there->second != value) labels[key] = value;
   }
   for (const auto& [key, value] : node->labels) {
-    // Only what this room writes is taken away; others may put labels below our prefix.
-    const bool ours =
-        key.starts_with("elasticgpu.io/gpu") || key.starts_with("elasticgpu.io/cuda.");
-    if (ours && !wish.labels.contains(key)) labels[key] = std::nullopt;
+    if (is_agents_label(key) && !wish.labels.contains(key)) labels[key] = std::nullopt;
   }
   if (wish.labels_known && !labels.empty() && due("labels"))
     CARVE_TRY_VOID(patch(path, KubePatch::kMerge, codec::node_labels_patch(labels)));

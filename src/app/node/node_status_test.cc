@@ -113,6 +113,19 @@ TEST_F(NodeStatusTest, TotalsAreAssertedAgainAndTakenAwayWhereAClassHasTheName) 
   EXPECT_THAT(*kube.get(kPath, {}), ::testing::Not(HasSubstr("gpu-core")));
 }
 
+TEST_F(NodeStatusTest, TotalsUnderOthersNamesAreWrittenOnceToo) {
+  wish.labels = {};
+  wish.totals = {{"nvidia.com/gpu", "2"}, {"aliyun.com/gpu-mem", "158"}};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(step());
+    clock.advance(NodeStatus::kGap);
+  }
+  EXPECT_EQ(patches(), 1U);
+  wish.totals["nvidia.com/gpu"] = std::nullopt;
+  ASSERT_TRUE(step());
+  EXPECT_THAT(*kube.get(kPath, {}), ::testing::Not(HasSubstr("nvidia.com/gpu")));
+}
+
 TEST(Conditions, EachTroubleIsOneConditionWithCauseAndFix) {
   NodeFacts facts;
   facts.troubles.gpu = GpuState::kHanging;

@@ -16,14 +16,15 @@ constexpr std::size_t kMessageMax = 2048;
 
 json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
 
-std::map<std::string, std::string> own_texts(const json::value& value, std::string_view path) {
+/// The members whose name holds `part`.
+std::map<std::string, std::string> texts_with(const json::value& value, std::string_view path, std::string_view part) {
   std::map<std::string, std::string> texts;
   const auto* found = read::at(value, path);
   const auto* object = found == nullptr ? nullptr : found->if_object();
   if (object == nullptr) return texts;
   for (const auto& [key, text] : *object) {
-    const std::string_view name(key.data(), key.size());
-    if (name.starts_with(kOwnPrefix)) texts[std::string(name)] = read::text_of(&text);
+    const std::string name(key.data(), key.size());
+    if (name.find(part) != std::string::npos) texts[name] = read::text_of(&text);
   }
   return texts;
 }
@@ -44,8 +45,9 @@ Result<NodeObject> parse_node_object(std::string_view text) {
   if (node.name.empty()) return fail(Code::kInvalidArgument, "Node: without metadata.name");
   node.uid = read::text(value, "metadata.uid");
   node.runtime = read::text(value, "status.nodeInfo.containerRuntimeVersion");
-  node.labels = own_texts(value, "metadata.labels");
-  node.capacity = own_texts(value, "status.capacity");
+  node.labels = texts_with(value, "metadata.labels", kOwnPrefix);
+  node.annotations = texts_with(value, "metadata.annotations", kOwnPrefix);
+  node.capacity = texts_with(value, "status.capacity", "/");
   for (const auto& item : read::list(value, "status.conditions")) {
     const auto type = read::text(item, "type");
     node.conditions[type] = {type, read::text(item, "status") == "True", read::text(item, "reason"),
@@ -62,6 +64,16 @@ std::string node_labels_patch(const NodeChanges& labels) {
 std::string node_annotation_patch(std::string_view key, std::string_view value) {
   return json::serialize(json::object{
       {"metadata", json::object{{"annotations", json::object{{view(key), view(value)}}}}}});
+}
+
+std::string node_annotations_patch(const NodeChanges& annotations) {
+  return json::serialize(json::object{{"metadata", json::object{{"annotations", changes_of(annotations)}}}});
+}
+
+std::string node_conditions_removal(const std::vector<std::string>& types) {
+  json::array list;
+  for (const auto& type : types) list.push_back(json::object{{"type", type}, {"$patch", "delete"}});
+  return json::serialize(json::object{{"status", json::object{{"conditions", std::move(list)}}}});
 }
 
 std::string node_totals_patch(const NodeChanges& totals) {

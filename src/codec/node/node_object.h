@@ -26,7 +26,8 @@ struct NodeObject {
   std::string uid;
   std::string runtime;                              // "containerd://2.3.7"
   std::map<std::string, std::string> labels;        // below elasticgpu.io/
-  std::map<std::string, std::string> capacity;      // below elasticgpu.io/
+  std::map<std::string, std::string> annotations;   // below elasticgpu.io/
+  std::map<std::string, std::string> capacity;      // extended resources, whoever set them: totals have others' names
   std::map<std::string, NodeCondition> conditions;  // all, by type
   std::map<std::string, std::string> since;         // lastTransitionTime, by type
 };
@@ -41,6 +42,9 @@ inline constexpr std::string_view kOwnPrefix = "elasticgpu.io/";
 using NodeChanges = std::map<std::string, std::optional<std::string>>;
 [[nodiscard]] std::string node_labels_patch(const NodeChanges& labels);
 [[nodiscard]] std::string node_annotation_patch(std::string_view key, std::string_view value);
+[[nodiscard]] std::string node_annotations_patch(const NodeChanges& annotations);
+/// A strategic merge patch of status that takes conditions away.
+[[nodiscard]] std::string node_conditions_removal(const std::vector<std::string>& types);
 /// A merge patch of status: totals to set; nullopt removes.
 [[nodiscard]] std::string node_totals_patch(const NodeChanges& totals);
 /// A strategic merge patch of status. The time of a condition that stays as it was is kept.

@@ -118,12 +118,12 @@ TEST(GpuObject, FreeIsWhatIsLeftAndNothingOfABrokenCard) {
 TEST(NodeObject, OursIsReadAndTheRestLeft) {
   const auto node = parse_node_object(
       R"({"metadata":{"name":"n1","uid":"u","labels":{"a":"b","elasticgpu.io/gpu.count":"2"}},)"
-      R"("status":{"capacity":{"cpu":"2","elasticgpu.io/gpu-core":"200"},"nodeInfo":)"
+      R"("status":{"capacity":{"cpu":"2","nvidia.com/gpu":"2"},"nodeInfo":)"
       R"({"containerRuntimeVersion":"containerd://2.3.7"},"conditions":[{"type":"RuntimeWithoutCDI",)"
       R"("status":"True","reason":"r","message":"m","lastTransitionTime":"t0"},7]}})");
   ASSERT_TRUE(node) << node.error().what;
   EXPECT_EQ(node->labels, (std::map<std::string, std::string>{{"elasticgpu.io/gpu.count", "2"}}));
-  EXPECT_EQ(node->capacity.size(), 1U);
+  EXPECT_EQ(node->capacity, (std::map<std::string, std::string>{{"nvidia.com/gpu", "2"}}));
   EXPECT_EQ(node->runtime, "containerd://2.3.7");
   EXPECT_TRUE(node->conditions.at("RuntimeWithoutCDI").on);
   // A condition that stays on keeps its time, one that turns gets the new one.

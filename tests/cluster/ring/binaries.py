@@ -68,6 +68,8 @@ def components():
                   {name: f"k8s.io/kubernetes/cmd/{name}"
                    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")},
                   "k8s.io/kubernetes", _kubernetes_flags),
+        # Last: what it needs of Kubernetes' packages is compiled by then.
+        Component("helm", {"ring-helm": "."}, "helm.sh/helm/v3", lambda _: ""),
     ]
 
 

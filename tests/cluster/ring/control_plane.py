@@ -62,8 +62,14 @@ def start_controller_manager(state, binaries, certificates, place) -> int:
         "--node-monitor-grace-period=20s"], place)
 
 
-def start_scheduler(state, binaries, certificates, place) -> int:
+def start_scheduler(state, binaries, certificates, place, settings=None) -> int:
+    """`settings`: text of a KubeSchedulerConfiguration, with kubeadm's path of the kubeconfig in it."""
     config = _kubeconfig(state, certificates, "scheduler")
+    more = []
+    if settings is not None:
+        path = state.folder / "scheduler-config.yaml"
+        path.write_text(settings.replace("/etc/kubernetes/scheduler.conf", str(config)))
+        more = [f"--config={path}", "--feature-gates=OpportunisticBatching=false"]
     return spawn(state, "scheduler", [
         binaries["kube-scheduler"], f"--kubeconfig={config}", f"--authentication-kubeconfig={config}",
-        f"--authorization-kubeconfig={config}", "--bind-address=127.0.0.1", "--leader-elect=false"], place)
+        f"--authorization-kubeconfig={config}", "--bind-address=127.0.0.1", "--leader-elect=false", *more], place)

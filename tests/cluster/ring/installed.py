@@ -134,44 +134,98 @@ def _scheduler_image(ring) -> None:
         node.import_images([archive])
 
 
-def install_control(ring, archive, replicas=2) -> list:
-    """All of deploy/ with control and a scheduler of its own, as deploy/control/README.md says; the Installed of each
-    node, with its slots there and control and scheduler Ready."""
+def install_control(ring, archive, replicas=2, own_scheduler=True) -> list:
+    """All of deploy/ with control, as deploy/control/README.md says, with a scheduler of its own or told to the cluster's
+    (scheduler/default/README.md); the Installed of each node, with its slots there and control and scheduler Ready."""
+    apply_control(ring, archive, own_scheduler)
+    return wait_control(ring, replicas, own_scheduler)
+
+
+def apply_control(ring, archive, own_scheduler=True) -> None:
+    """Imports the images and applies it all; does not wait."""
     for node in ring.nodes:
         node.import_images([archive])
-    _scheduler_image(ring)
-    ring.kubectl("apply", "-f", DEPLOY / "control/cluster.yaml")
+    settings = (DEPLOY / "control/cluster.yaml").read_text()
+    if not own_scheduler:
+        settings = settings.replace("scheduler.name = carve-scheduler", "scheduler.name = default-scheduler")
+    ring.kubectl("apply", "-f", "-", input=settings)
     ring.kube().apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": SETTINGS},
                        "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
-    scheduler = (DEPLOY / "control/scheduler/scheduler.yaml").read_text().replace("image: IMAGE",
-                                                                                  f"image: {SCHEDULER_IMAGE}")
-    ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY, "-f", DEPLOY / "control",
-                 "-f", DEPLOY / "control/scheduler/scheduler-rbac.yaml")
-    ring.kubectl("apply", "-f", "-", input=scheduler)
-    for name in ("carve-control", "carve-scheduler"):
-        if replicas != 2:
-            ring.kubectl("-n", carve.NAMESPACE, "scale", f"deployment/{name}", f"--replicas={replicas}")
+    files = [path for path in sorted((DEPLOY / "control").glob("*.yaml")) if path.name != "cluster.yaml"]
+    ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY, *[word for path in files for word in ("-f", path)])
+    if own_scheduler:
+        _scheduler_image(ring)
+        text = (DEPLOY / "control/scheduler/scheduler.yaml").read_text()
+        ring.kubectl("apply", "-f", DEPLOY / "control/scheduler/scheduler-rbac.yaml")
+        ring.kubectl("apply", "-f", "-", input=text.replace("image: IMAGE", f"image: {SCHEDULER_IMAGE}"))
+
+
+def wait_control(ring, replicas=2, own_scheduler=True) -> list:
+    """Until everything serves that was applied; the Installed of each node."""
+    workloads = ("carve-control", "carve-scheduler") if own_scheduler else ("carve-control",)
+    for name in workloads if replicas != 2 else ():
+        ring.kubectl("-n", carve.NAMESPACE, "scale", f"deployment/{name}", f"--replicas={replicas}")
     made = [Installed(ring, node) for node in ring.nodes]
     for one in made:
         one.wait_serving(doors="slots")
-    for name in ("carve-control", "carve-scheduler"):
+    for name in workloads:
         done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=90s", check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{name}: {done.stdout}{done.stderr}\n" + made[0].describe_all(name))
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         wait_for(f"the {kind} knows control's authority", 20, lambda k=kind: all(
             hook["clientConfig"].get("caBundle") for hook in ring.kube().get(k, "carve-admission")["webhooks"]))
+    if not own_scheduler:
+        tell_default_scheduler(ring)
     return made
 
 
+FILES = "/var/lib/carve-scheduler"
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+
+
+def tell_default_scheduler(ring) -> None:
+    """The ring's own kube-scheduler runs on no node: n1 is taken for the control plane's, and its files are read there."""
+    default = DEPLOY / "control/scheduler/default"
+    ring.kubectl("label", "--overwrite", "node", "n1", f"{CONTROL_PLANE}=")
+    ring.kubectl("apply", "-f", default / "files.yaml")
+    seen = ring.node(1).outside(FILES)
+    wait_for("the scheduler's files", 90, lambda: all((seen / name).exists() for name in ("tls.crt", "tls.key", "ca.crt")))
+    address = ring.kube().get("Service", "carve-control", carve.NAMESPACE)["spec"]["clusterIP"]
+    text = (default / "kube-scheduler-config.yaml").read_text()
+    ring.restart_scheduler(text.replace("ADDRESS", address).replace(FILES, str(seen)))
+
+
+def untell_default_scheduler(ring) -> None:
+    ring.restart_scheduler()
+    ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY / "control/scheduler/default/files.yaml")
+    ring.kubectl("label", "node", "n1", f"{CONTROL_PLANE}-", check=False)
+
+
 def uninstall_control(ring) -> None:
-    ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY / "control/scheduler", "-f", DEPLOY / "control", check=False)
-    uninstall(ring)
+    """All of it, by the commands of deploy/control/README.md; until the namespace is gone."""
+    control = DEPLOY / "control"
+    delete = ("delete", "--ignore-not-found")
+    if ring.kube().get("Namespace", carve.NAMESPACE) is not None:
+        ring.kubectl(*delete, "-f", control / "webhook.yaml", "-f", control / "control.yaml",
+                     "-f", control / "scheduler/scheduler.yaml", "-f", DEPLOY / "agent.yaml", "-f", DEPLOY / "arbiter.yaml")
+        ring.kubectl("apply", "-f", DEPLOY / "jobs/down.yaml")
+        done = ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", "daemonset/carve-down", "--timeout=150s", check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"carve-down: {done.stdout}{done.stderr}\n"
+                               + Installed(ring, ring.node(1)).describe_all("carve-down"))
+        ring.kubectl(*delete, "-f", DEPLOY / "jobs/down.yaml")
+    ring.kubectl(*delete, "-f", control / "scheduler", "-f", control, "-f", DEPLOY, "-f", DEPLOY / "crds", check=False)
+    _wait_no_namespace(ring)
 
 
 def uninstall(ring) -> None:
-    """`kubectl delete -f deploy/ -f deploy/crds/`, and until the pods are gone."""
+    """`kubectl delete -f deploy/ -f deploy/crds/`, and until the pods are gone. What is on the nodes stays."""
     ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY, "-f", DEPLOY / "crds", check=False)
+    _wait_no_namespace(ring)
+
+
+def _wait_no_namespace(ring) -> None:
     kube = ring.kube()
     until = time.monotonic() + 60
     while kube.get("Namespace", carve.NAMESPACE) is not None:

@@ -1,0 +1,112 @@
+{{- /* What values change in the objects of the bundle. Each template changes the object it is given and prints nothing. */ -}}
+
+{{- /* Values that are legal one by one and make no sense together. */ -}}
+{{- define "carve.check" -}}
+{{- if and .Values.control.enabled (eq .Values.scheduler.mode "own") (not .Values.scheduler.image) -}}
+{{- fail "scheduler.image is needed with scheduler.mode = own: your control plane's own kube-scheduler image (values.yaml says how to find it)" -}}
+{{- end -}}
+{{- if and (not .Values.control.enabled) (ne .Values.doors "dra") (ne .Values.doors "slots") -}}
+{{- fail (printf "doors = %s: without control (control.enabled = false) there is the door dra alone" .Values.doors) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Which files, as a list of patterns; of two objects of one name the later counts. */ -}}
+{{- define "carve.files" -}}
+- bundle/crds/*.yaml
+- bundle/base/*.yaml
+{{- if .Values.control.enabled }}
+- bundle/control/*.yaml
+{{- if eq .Values.scheduler.mode "own" }}
+- bundle/control/scheduler/*.yaml
+{{- else }}
+- bundle/control/scheduler/default/*.yaml
+{{- end }}
+{{- if eq (toString .Values.dialects.nvidia) "dra" }}
+- bundle/base/device-classes.yaml
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "carve.leftOut" -}}
+{{- $kind := .object.kind -}}
+{{- if and (eq $kind "Namespace") (not .Values.namespace.create) }}yes{{ end -}}
+{{- if and (eq $kind "PodDisruptionBudget") (lt (int .Values.control.replicas) 2) }}yes{{ end -}}
+{{- end -}}
+
+{{- /* Images, replicas, where pods go. */ -}}
+{{- define "carve.workload" -}}
+{{- $object := .object -}}
+{{- if has $object.kind (list "Deployment" "DaemonSet") -}}
+{{- $name := $object.metadata.name -}}
+{{- $pod := $object.spec.template.spec -}}
+{{- range $container := $pod.containers -}}
+{{- if eq $name "carve-scheduler" -}}
+{{- $_ := set $container "image" $.Values.scheduler.image -}}
+{{- else -}}
+{{- $_ := set $container "image" $.Values.image -}}
+{{- end -}}
+{{- $_ := set $container "imagePullPolicy" $.Values.imagePullPolicy -}}
+{{- if and (eq $name "carve-control") (ne $.Values.namespace.name "carve-system") -}}
+{{- $_ := set $container "args" (append $container.args (printf "--namespace=%s" $.Values.namespace.name)) -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.imagePullSecrets -}}
+{{- $secrets := list -}}
+{{- range .Values.imagePullSecrets }}{{ $secrets = append $secrets (dict "name" .) }}{{ end -}}
+{{- $_ := set $pod "imagePullSecrets" $secrets -}}
+{{- end -}}
+{{- if eq $name "carve-control" }}{{ $_ := set $object.spec "replicas" .Values.control.replicas }}{{ end -}}
+{{- if eq $name "carve-scheduler" }}{{ $_ := set $object.spec "replicas" .Values.scheduler.replicas }}{{ end -}}
+{{- if has $name (list "carve-agent" "carve-arbiter") -}}
+{{- $_ := set $pod "nodeSelector" (merge (dict) .Values.agent.nodeSelector $pod.nodeSelector) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* nvidia.com/gpu is nobody's business of control where it is not served by slots. */ -}}
+{{- define "carve.nvidia" -}}
+{{- $object := .object -}}
+{{- if ne (toString .Values.dialects.nvidia) "slots" -}}
+{{- if has $object.kind (list "MutatingWebhookConfiguration" "ValidatingWebhookConfiguration") -}}
+{{- range $hook := $object.webhooks -}}
+{{- range $condition := $hook.matchConditions -}}
+{{- $without := replace "'aliyun.com/gpu-mem', 'nvidia.com/gpu'" "'aliyun.com/gpu-mem'" $condition.expression -}}
+{{- if contains "nvidia.com/gpu" $without }}{{ fail "bundle/control/webhook.yaml names nvidia.com/gpu in another way" }}{{ end -}}
+{{- $_ := set $condition "expression" $without -}}
+{{- end -}}
+{{- end -}}
+{{- else if and (eq $object.kind "ConfigMap") (eq $object.metadata.name "carve-scheduler") -}}
+{{- $config := index $object.data "scheduler.yaml" -}}
+{{- $without := regexReplaceAll "(?m)^ *- [{]name: nvidia.com/gpu,.*\n" $config "" -}}
+{{- if contains "nvidia.com/gpu" $without }}{{ fail "bundle/control/scheduler/scheduler.yaml names nvidia.com/gpu in another way" }}{{ end -}}
+{{- $_ := set $object.data "scheduler.yaml" $without -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* cluster.conf with the values in its lines, and carve.conf where there are settings. */ -}}
+{{- define "carve.settings" -}}
+{{- $values := .root.Values -}}
+{{- $space := $values.namespace.name -}}
+{{- if $values.control.enabled -}}
+{{- $map := get .objects (printf "ConfigMap/%s/carve-cluster" $space) -}}
+{{- $text := index $map.data "cluster.conf" -}}
+{{- $nvidia := toString $values.dialects.nvidia | replace "false" "off" -}}
+{{- $scheduler := ternary "carve-scheduler" "default-scheduler" (eq $values.scheduler.mode "own") -}}
+{{- $lines := dict "doors" $values.doors "dialects.nvidia" $nvidia "dialects.gpushare-unit" $values.dialects.gpushareUnit
+    "placement.policy" $values.placement.policy "scheduler.name" $scheduler
+    "admission.visible-devices" $values.admission.visibleDevices -}}
+{{- range $key, $value := $lines -}}
+{{- $line := printf "(?m)^%s =.*$" (regexQuoteMeta $key) -}}
+{{- if not (regexMatch $line $text) }}{{ fail (printf "bundle/control/cluster.yaml: no line for %s" $key) }}{{ end -}}
+{{- $text = regexReplaceAllLiteral $line $text (printf "%s = %s" $key $value) -}}
+{{- end -}}
+{{- $_ := set $map.data "cluster.conf" $text -}}
+{{- end -}}
+{{- if $values.agent.settings -}}
+{{- $text := "" -}}
+{{- range $key, $value := $values.agent.settings }}{{ $text = printf "%s%s = %v\n" $text $key $value }}{{ end -}}
+{{- $_ := set .objects (printf "ConfigMap/%s/carve-agent" $space) (dict "apiVersion" "v1" "kind" "ConfigMap"
+    "metadata" (dict "name" "carve-agent" "namespace" $space) "data" (dict "carve.conf" $text)) -}}
+{{- end -}}
+{{- end -}}

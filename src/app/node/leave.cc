@@ -1,0 +1,111 @@
+#include "app/node/leave.h"
+
+#include <array>
+#include <string_view>
+
+#include "app/node/conditions.h"
+#include "app/node/labels.h"
+#include "app/node/node_status.h"
+#include "codec/kubelet/node_pod.h"
+#include "codec/node/node_object.h"
+
+namespace carve::node {
+namespace {
+
+// What control writes for pods that wait: app/control/waker.h.
+constexpr std::array<const char*, 2> kAnnotations = {NodeStatus::kTouched, "elasticgpu.io/slices-free"};
+
+constexpr std::string_view kDriver = R"("gpu.elasticgpu.io")";  // in a claim's allocation
+
+codec::NodeChanges labels_to_remove(const codec::NodeObject& node) {
+  codec::NodeChanges labels;
+  for (const auto& [key, value] : node.labels) {
+    if (is_agents_label(key)) labels[key] = std::nullopt;
+  }
+  return labels;
+}
+
+codec::NodeChanges annotations_to_remove(const codec::NodeObject& node) {
+  codec::NodeChanges annotations;
+  for (const auto* key : kAnnotations) {
+    if (node.annotations.contains(key)) annotations[key] = std::nullopt;
+  }
+  return annotations;
+}
+
+std::vector<std::string> conditions_to_remove(const codec::NodeObject& node) {
+  std::vector<std::string> types;
+  for (const auto& one : conditions_of({})) {
+    if (node.conditions.contains(one.type)) types.push_back(one.type);
+  }
+  return types;
+}
+
+/// A name that somebody else's plugin serves has its own number there: the condition said so.
+codec::NodeChanges totals_to_remove(const codec::NodeObject& node, const std::vector<std::string>& totals) {
+  const auto conflict = node.conditions.find("ConflictingPlugin");
+  const std::string others =
+      conflict != node.conditions.end() && conflict->second.on ? conflict->second.message : std::string();
+  codec::NodeChanges removed;
+  for (const auto& name : totals) {
+    const bool foreign = others.find(" serves " + name + " on") != std::string::npos;
+    if (!foreign && node.capacity.contains(name)) removed[name] = std::nullopt;
+  }
+  return removed;
+}
+
+void note(const codec::NodeChanges& changes, std::vector<std::string>* gone) {
+  for (const auto& [name, value] : changes) gone->push_back(name);
+}
+
+/// Whether one of its claims was allocated from cards of ours. One that is gone holds nothing.
+Result<bool> claims_cards(KubeApi& api, const codec::NodePod& pod) {
+  for (const auto& use : pod.claims) {
+    const auto claim = api.get("/apis/resource.k8s.io/v1/namespaces/" + pod.space + "/resourceclaims/" + use.claim);
+    if (!claim && claim.error().code != Code::kNotFound) return tl::unexpected(claim.error());
+    if (claim && claim->find(kDriver) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> holders_on(KubeApi& api, const std::string& node) {
+  CARVE_TRY(const auto objects, api.list("/api/v1/pods", {{"fieldSelector", "spec.nodeName=" + node}}));
+  std::vector<std::string> names;
+  for (const auto& text : objects) {
+    CARVE_TRY(const auto pod, codec::parse_node_pod(text));
+    if (pod.ended) continue;
+    CARVE_TRY(const bool claims, claims_cards(api, pod));
+    if (claims || !pod.record.empty()) names.push_back(pod.space + "/" + pod.name);
+  }
+  return names;
+}
+
+Result<std::vector<std::string>> leave_node(KubeApi& api, const std::string& node,
+                                            const std::vector<std::string>& totals) {
+  const auto path = "/api/v1/nodes/" + node;
+  CARVE_TRY(const auto text, api.get(path));
+  CARVE_TRY(const auto there, codec::parse_node_object(text));
+  std::vector<std::string> gone;
+  if (const auto labels = labels_to_remove(there); !labels.empty()) {
+    CARVE_TRY_VOID(api.patch(path, KubePatch::kMerge, codec::node_labels_patch(labels)));
+    note(labels, &gone);
+  }
+  if (const auto annotations = annotations_to_remove(there); !annotations.empty()) {
+    CARVE_TRY_VOID(api.patch(path, KubePatch::kMerge, codec::node_annotations_patch(annotations)));
+    note(annotations, &gone);
+  }
+  if (const auto removed = totals_to_remove(there, totals); !removed.empty()) {
+    CARVE_TRY_VOID(api.patch(path + "/status", KubePatch::kMerge, codec::node_totals_patch(removed)));
+    note(removed, &gone);
+  }
+  // Last: as long as it is there, ConflictingPlugin says whose totals they are.
+  if (const auto types = conditions_to_remove(there); !types.empty()) {
+    CARVE_TRY_VOID(api.patch(path + "/status", KubePatch::kStrategic, codec::node_conditions_removal(types)));
+    gone.insert(gone.end(), types.begin(), types.end());
+  }
+  return gone;
+}
+
+}  // namespace carve::node

@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "adapter/api/client.h"
+#include "adapter/kube/kube_client.h"
+#include "app/node/leave.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cmd/cluster_config.h"
+#include "cmd/options.h"
+#include "cmd/stop_signals.h"
+
+// carve down --node-name: what an uninstall leaves on a node of Kubernetes is taken away, on the Node object and on the
+// disk. deploy/jobs/down.yaml runs it on every node when agent and arbiter are gone.
+namespace carve::cmd {
+namespace {
+
+namespace files = std::filesystem;
+
+constexpr int kPatience = 90;  // seconds: pods that were told to end have 15, and their nodes something else to do
+
+/// The agent's folders on the host, as this process sees them. The last one is written by `carve keep-files`.
+std::vector<std::string> folders_of(const DownOptions& options) {
+  const auto& host = options.host;
+  return {host.host_root + host.state_dir, host.host_root + host.runtime_dir,
+          host.host_root + options.kubelet_dir + "/plugins/gpu.elasticgpu.io",
+          host.host_root + "/var/lib/carve-scheduler"};
+}
+
+/// Until no agent answers on this node.
+Result<void> wait_for_agents_end(const std::string& socket) {
+  SystemClock clock;
+  for (int i = 0; i < kPatience; ++i) {
+    if (!api::Client(socket).view({})) return {};
+    clock.sleep_for(std::chrono::seconds(1), {});
+  }
+  return fail(Code::kFailedPrecondition,
+              fmt::format("an agent answers at {} after {} s; delete DaemonSet carve-agent first", socket, kPatience));
+}
+
+Result<void> no_holders(KubeApi& api, const std::string& node) {
+  CARVE_TRY(const auto pods, node::holders_on(api, node));
+  if (pods.empty()) return {};
+  return fail(Code::kFailedPrecondition,
+              fmt::format("{} pod(s) with cards of Carve are on node {} ({}, …); delete them first, or --force",
+                          pods.size(), node, pods.front()));
+}
+
+Result<void> leave_cluster(const DownOptions& options) {
+  SystemClock clock;
+  Log log;
+  const auto api = kube::open(options.kubeconfig, clock, log);
+  if (!api) return fail_in("API server", api.error());
+  std::vector<std::string> totals;
+  const auto config = read_cluster_config(options.cluster_config);
+  if (config) totals = config->totals();
+  if (!config && !options.cluster_config.empty() && config.error().code != Code::kNotFound)
+    return tl::unexpected(config.error());
+  if (!options.force) CARVE_TRY_VOID(no_holders(**api, options.node));
+  const auto gone = node::leave_node(**api, options.node, totals);
+  if (!gone) return fail_in("Node " + options.node, gone.error());
+  for (const auto& name : *gone) std::printf("Node %s: %s removed\n", options.node.c_str(), name.c_str());
+  return {};
+}
+
+Result<void> remove_folders(const DownOptions& options) {
+  for (const auto& folder : folders_of(options)) {
+    std::error_code error;
+    const auto removed = files::remove_all(folder, error);
+    if (error) return fail(Code::kInternal, folder + ": " + error.message());
+    if (removed > 0) std::printf("%s removed\n", folder.c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_node_down(const DownOptions& options) {
+  if (::geteuid() != 0) return report({Code::kPermissionDenied, "carve down needs root: it removes root's files"});
+  const auto stop_signals = block_stop_signals();
+  const auto runtime_dir = options.host.host_root + options.host.runtime_dir;
+  if (auto done = wait_for_agents_end(runtime_dir + "/agent.sock"); !done) return report(done.error());
+  if (auto done = leave_cluster(options); !done) return report(done.error());
+  if (auto done = remove_folders(options); !done) return report(done.error());
+  std::printf("carve: nothing is left on node %s\n", options.node.c_str());
+  std::fflush(stdout);
+  if (options.stay) {
+    int signal = 0;
+    ::sigwait(&stop_signals, &signal);
+  }
+  return kExitOk;
+}
+
+}  // namespace carve::cmd

@@ -1,0 +1,187 @@
+"""deploy/chart: the plain bundle, changed by values and by nothing else."""
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from ring import binaries, paths  # noqa: E402
+
+DEPLOY = paths.REPOSITORY / "deploy"
+KUBERNETES = "v1.36.3"
+NEEDED = ("scheduler.image=IMAGE",)     # the one value without a default; in the bundle it is to be filled in, too
+
+
+def ring_helm(*words):
+    """What it prints as JSON; AssertionError with its words when it refuses."""
+    done = subprocess.run([binaries.find()["ring-helm"], *map(str, words)], text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr.strip())
+    return json.loads(done.stdout)
+
+
+def by_name(objects) -> dict:
+    """(kind, namespace, name) -> object; of two of one name the later one, as `kubectl apply` leaves it."""
+    return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one
+            for one in objects if "name" in one.get("metadata", {})}
+
+
+def plain(*folders) -> dict:
+    """The objects that these folders and files of deploy/ come to, applied in this order."""
+    found = {}
+    for folder in folders:
+        path = DEPLOY / folder
+        for file in [path] if path.is_file() else sorted(path.glob("*.yaml")):
+            found.update(by_name(ring_helm("objects", file)))
+    return found
+
+
+def chart(*values) -> dict:
+    rendered = ring_helm("template", DEPLOY / "chart", KUBERNETES, *values)
+    found = by_name(rendered)
+    assert len(found) == len(rendered), "an object is rendered twice"
+    return found
+
+
+# As deploy/control/README.md says.
+BUNDLE = ("control/cluster.yaml", "crds", ".", "control", "control/scheduler")
+
+
+class Chart(unittest.TestCase):
+    maxDiff = 4000
+
+    def assert_only(self, values, change):
+        """With these values the chart is the default one after `change(objects)`."""
+        expected = copy.deepcopy(chart(*NEEDED))
+        change(expected)
+        self.assertEqual(chart(*NEEDED, *values), expected)
+
+    def refused(self, *values):
+        with self.assertRaises(AssertionError) as error:
+            chart(*values)
+        return str(error.exception)
+
+    def test_with_default_values_it_is_the_plain_bundle(self):
+        expected, made = plain(*BUNDLE), chart(*NEEDED)
+        self.assertGreater(len(expected), 30)
+        self.assertEqual(sorted(made), sorted(expected))
+        for key, one in expected.items():
+            self.assertEqual(made[key], one, key)
+
+    def test_the_default_scheduler_instead_of_an_own_one(self):
+        expected = plain("control/cluster.yaml", "crds", ".", "control", "control/scheduler/default")
+        settings = expected["ConfigMap", "carve-system", "carve-cluster"]["data"]
+        settings["cluster.conf"] = settings["cluster.conf"].replace("scheduler.name = carve-scheduler",
+                                                                    "scheduler.name = default-scheduler")
+        self.assertEqual(chart("scheduler.mode=default"), expected)
+        self.assertIn(("DaemonSet", "carve-system", "carve-scheduler-files"), expected)
+        self.assertNotIn(("Deployment", "carve-system", "carve-scheduler"), expected)
+
+    def test_both_schedulers_are_told_the_same(self):
+        """But for the address and the files: the default one is a static pod on the host."""
+        own = plain("control/scheduler/scheduler.yaml")["ConfigMap", "carve-system", "carve-scheduler"]["data"]
+        default, = ring_helm("objects", DEPLOY / "control/scheduler/default/kube-scheduler-config.yaml")
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(own["scheduler.yaml"])
+            file.flush()
+            own, = ring_helm("objects", file.name)
+        (one,), (other,) = own["extenders"], default["extenders"]
+        for extender in (one, other):
+            extender.pop("urlPrefix")
+            self.assertEqual(extender["tlsConfig"].pop("serverName"), "carve-control.carve-system.svc")
+            extender["tlsConfig"] = {key: Path(path).name for key, path in extender["tlsConfig"].items()}
+        self.assertEqual(one, other)
+        for key in ("podInitialBackoffSeconds", "podMaxBackoffSeconds"):
+            self.assertEqual(own[key], default[key])
+
+    def test_without_control_it_is_deploy_alone(self):
+        self.assertEqual(chart("control.enabled=false"), plain("crds", "."))
+
+    def test_lines_of_cluster_conf(self):
+        for value, old, new in (
+                ("doors=dra\\,slots", "doors = slots", "doors = dra,slots"),
+                ("dialects.gpushareUnit=MiB", "dialects.gpushare-unit = GiB", "dialects.gpushare-unit = MiB"),
+                ("placement.policy=spread", "placement.policy = binpack", "placement.policy = spread"),
+                ("admission.visibleDevices=refuse", "admission.visible-devices = void",
+                 "admission.visible-devices = refuse")):
+            with self.subTest(value):
+                def change(objects, old=old, new=new):
+                    settings = objects["ConfigMap", "carve-system", "carve-cluster"]["data"]
+                    self.assertIn(old + "\n", settings["cluster.conf"])
+                    settings["cluster.conf"] = settings["cluster.conf"].replace(old + "\n", new + "\n")
+                self.assert_only([value], change)
+
+    def test_replicas_and_images(self):
+        def change(objects):
+            objects["Deployment", "carve-system", "carve-control"]["spec"]["replicas"] = 3
+            objects["Deployment", "carve-system", "carve-scheduler"]["spec"]["replicas"] = 1
+            for (kind, _, name), one in objects.items():
+                if kind in ("Deployment", "DaemonSet"):
+                    container, = one["spec"]["template"]["spec"]["containers"]
+                    container["imagePullPolicy"] = "Never"
+                    container["image"] = "IMAGE" if name == "carve-scheduler" else "local.test:5000/carve:7"
+                    one["spec"]["template"]["spec"]["imagePullSecrets"] = [{"name": "a"}, {"name": "b"}]
+        self.assert_only(["control.replicas=3", "scheduler.replicas=1", "image=local.test:5000/carve:7",
+                          "imagePullPolicy=Never", "imagePullSecrets={a,b}"], change)
+
+    def test_one_replica_has_no_budget_that_would_stop_a_drain(self):
+        def change(objects):
+            objects["Deployment", "carve-system", "carve-control"]["spec"]["replicas"] = 1
+            del objects["PodDisruptionBudget", "carve-system", "carve-control"]
+        self.assert_only(["control.replicas=1"], change)
+
+    def test_another_namespace_is_named_everywhere(self):
+        made = chart(*NEEDED, "namespace.name=gpus")
+        self.assertNotIn("carve-system", json.dumps(list(made.values())))
+        self.assertIn("system:serviceaccount:gpus:carve-agent", json.dumps(list(made.values())))
+        control = made["Deployment", "gpus", "carve-control"]["spec"]["template"]["spec"]["containers"][0]
+        self.assertIn("--namespace=gpus", control["args"])
+        self.assertIn(("Namespace", "", "gpus"), made)
+        self.assertNotIn(("Namespace", "", "gpus"), chart(*NEEDED, "namespace.name=gpus", "namespace.create=false"))
+
+    def test_nvidias_name_is_served_by_slots_by_a_class_or_by_somebody_else(self):
+        key = ("DeviceClass", "", "whole.gpu.elasticgpu.io")
+        for value, mapped in (("slots", None), ("dra", "nvidia.com/gpu"), ("off", None)):
+            with self.subTest(value):
+                made = chart(*NEEDED, f"dialects.nvidia={value}")
+                self.assertEqual(made[key]["spec"].get("extendedResourceName"), mapped)
+                hooks = [made[f"{kind}WebhookConfiguration", "", "carve-admission"] for kind in ("Mutating", "Validating")]
+                profile = made["ConfigMap", "carve-system", "carve-scheduler"]["data"]["scheduler.yaml"]
+                for text in (json.dumps(hooks[0]), json.dumps(hooks[1]), profile):
+                    self.assertEqual("nvidia.com/gpu" in text, value == "slots")
+                    self.assertIn("aliyun.com/gpu-mem", text)
+                self.assertIn(f"dialects.nvidia = {value}\n",
+                              made["ConfigMap", "carve-system", "carve-cluster"]["data"]["cluster.conf"])
+
+    def test_settings_of_the_nodes(self):
+        def change(objects):
+            for name in ("carve-agent", "carve-arbiter"):
+                pod = objects["DaemonSet", "carve-system", name]["spec"]["template"]["spec"]
+                pod["nodeSelector"]["elasticgpu.io/serve"] = "yes"
+            objects["ConfigMap", "carve-system", "carve-agent"] = {
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "carve-agent", "namespace": "carve-system"},
+                "data": {"carve.conf": "driver-root = /run/nvidia/driver\n"}}
+        self.assert_only(["agent.nodeSelector.elasticgpu\\.io/serve=yes",
+                          "agent.settings.driver-root=/run/nvidia/driver"], change)
+
+    def test_what_is_nonsense_is_refused_in_words(self):
+        for value, words in (("control.replicas=0", "minimum: got 0, want 1"), ("control.replicas=two", "want integer"),
+                             ("doors=window", "must be one of 'slots', 'dra', 'dra,slots'"),
+                             ("dialects.nvidia=maybe", "must be one of 'slots', 'dra', 'off'"),
+                             ("dialects.gpushareUnit=GB", "must be one of 'GiB', 'MiB'"),
+                             ("placement.policy=random", "must be one of"), ("replicas=2", "'replicas' not allowed"),
+                             ("control.replica=2", "'replica' not allowed"), ("scheduler.mode=both", "must be one of"),
+                             ("admission.visibleDevices=leave", "must be one of 'void', 'refuse'"),
+                             ("namespace.name=Carve_System", "does not match pattern"),
+                             ("image=two words", "does not match pattern")):
+            with self.subTest(value):
+                self.assertIn(words, self.refused(*NEEDED, value))
+        self.assertIn("scheduler.image is needed with scheduler.mode = own", self.refused())
+        self.assertIn("without control", self.refused("control.enabled=false", "doors=dra\\,slots"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

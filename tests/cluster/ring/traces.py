@@ -1,0 +1,64 @@
+"""What somebody left behind: in the API server, on Nodes, on the nodes' disks. Before and after are compared."""
+from .kube import ApiError
+
+WORDS = ("carve", "elasticgpu", "aliyun.com/gpu", "nvidia.com/gpu")
+# The simulated driver and this ring's own.
+RINGS = ("simulated-driver",)
+
+
+def collections(kube) -> list:
+    """[(path, resource)] of everything that can be listed, each in its group's preferred version."""
+    groups = [("/api/v1", "")] + [(f"/apis/{group['preferredVersion']['groupVersion']}", group["name"])
+                                  for group in kube.request("GET", "/apis")["groups"]]
+    found = []
+    for base, group in groups:
+        for resource in kube.request("GET", base)["resources"]:
+            if "/" not in resource["name"] and "list" in resource["verbs"] and resource["name"] != "events":
+                found.append((f"{base}/{resource['name']}", f"{resource['name']}.{group}".rstrip(".")))
+    return found
+
+
+def objects(kube) -> dict:
+    """(resource, namespace, name) -> object, of the whole cluster but its events."""
+    found = {}
+    for path, resource in collections(kube):
+        try:
+            items = kube.request("GET", path)["items"]
+        except ApiError as error:
+            if error.status in (404, 405):      # an API that went away while we looked
+                continue
+            raise
+        for item in items:
+            meta = item["metadata"]
+            found[(resource, meta.get("namespace", ""), meta["name"])] = item
+    return found
+
+
+def words_in(value, where="") -> list:
+    """["path = text"] of everything in a JSON value, keys too, that names one of WORDS."""
+    if isinstance(value, dict):
+        return [line for key, below in value.items()
+                for line in ([f"{where}.{key}"] if any(word in key for word in WORDS) else [])
+                + words_in(below, f"{where}.{key}")]
+    if isinstance(value, list):
+        return [line for i, below in enumerate(value) for line in words_in(below, f"{where}[{i}]")]
+    return [f"{where} = {value}"] if isinstance(value, str) and any(word in value for word in WORDS) else []
+
+
+def files(node, roots=("/var/lib", "/run")) -> set:
+    """Paths on a node whose last part names Carve; of a folder its own path, not what is below. Not containerd's store
+    of images, which is the runtime's, nor logs of pods, which the kubelet removes in its own time (within a minute)."""
+    found = set()
+
+    def look(folder, path):
+        for entry in sorted(folder.iterdir()):
+            here = f"{path}/{entry.name}"
+            if any(word in entry.name for word in WORDS[:2]):
+                found.add(here)
+            elif entry.is_dir() and not entry.is_symlink() and here not in ("/var/lib/containerd", "/run/containerd") \
+                    and not entry.name.startswith(RINGS):
+                look(entry, here)
+
+    for root in roots:
+        look(node.outside(root), root)
+    return found

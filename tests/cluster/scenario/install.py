@@ -1,0 +1,242 @@
+"""All of Carve on two nodes: installed, replaced by the next release under running pods, taken away again.
+
+While control is replaced, pods keep coming. While agents are, they do not: the kubelet takes slots for unhealthy between
+two agents (scenario slot_restarts).
+"""
+import contextlib
+import datetime
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE / "checker"))
+import check  # noqa: E402
+from ring import binder, carve, control_plane, images, installed, traces  # noqa: E402
+from ring.kube import ApiError  # noqa: E402
+from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
+
+SPACE = carve.NAMESPACE
+SMALL = {"elasticgpu.io/gpu-memory": "1024", "elasticgpu.io/gpu-core": "2"}
+MOST = 30                   # pods that are made while control is replaced
+
+
+class Coming(threading.Thread):
+    """Pods with cards, created without pause while something is replaced. Each is asked for once: a refusal is kept."""
+
+    def __init__(self, test):
+        super().__init__()
+        self.test, self.names, self.refused, self.end = test, [], [], threading.Event()
+
+    def run(self):
+        while not self.end.is_set() and len(self.names) < MOST:
+            made = self.test.asking()
+            try:
+                self.test.create(made)
+                self.names.append(made["metadata"]["name"])
+            except (ApiError, OSError) as error:
+                self.refused.append(str(error))
+            self.end.wait(1)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end.set()
+        self.join()
+
+
+class Installation(RingTest):
+    """One way to have Carve; what is the same of all of them."""
+    own_scheduler = True
+
+    def setUp(self):
+        super().setUp()
+        self.before = traces.objects(self.kube)
+        self.files_before = {node.name: traces.files(node) for node in self.ring.nodes}
+        self.archive = self.ring.state.folder / "images" / "carve.tar"
+        installed.make_image(self.ring.build, self.archive)
+        self.addCleanup(self.take_away)
+        self.carves = installed.install_control(self.ring, self.archive, own_scheduler=self.own_scheduler)
+
+    def take_away(self):
+        """Where a test failed: pods with cards first, or the nodes are not let go."""
+        self._clean()
+        self.remove()
+
+    def remove(self):
+        """The commands of the README."""
+        installed.uninstall_control(self.ring)
+
+    def tearDown(self):
+        outcome = self._outcome.result
+        if outcome.failures or outcome.errors:
+            print("\n" + self.carves[0].describe_all("carve-control"), flush=True)
+
+    def asking(self, **spec):
+        """A pod that asks for a little of a card, and says nothing of a scheduler."""
+        made = pod(self.name(), image=images.PROGRAMS, command=["ring-look", "hold", "3600"], **spec)
+        made["spec"]["containers"][0]["resources"] = {"limits": SMALL}
+        return made
+
+    def steps(self):
+        """What all ways go through."""
+        first = self.create(self.asking())["metadata"]["name"]
+        self.wait_ready(first)
+        self.assert_right([first])
+        self.upgrade([first])
+        self.uninstall()
+
+    # --- upgrade -----------------------------------------------------------------------------------------------------
+
+    def upgrade(self, before):
+        agent, arbiter = installed.next_images(self.ring, self.archive.parent)
+        started = self.containers(before)
+        seconds = self.kube.get("Lease", "carve-control", SPACE)["spec"]["leaseDurationSeconds"]
+        with Coming(self) as coming:
+            begun = time.monotonic()
+            self.replace("deployment", "carve-control", f"control={agent}")
+            if self.kube.get("Deployment", "carve-scheduler", SPACE):
+                self.ring.kubectl("-n", SPACE, "rollout", "restart", "deployment/carve-scheduler")
+                self.rolled("deployment/carve-scheduler")
+            of_control = time.monotonic() - begun
+        for name in coming.names:
+            self.wait_ready(name, 120)
+        self.replace("daemonset", "carve-agent", f"agent={agent}")
+        self.replace_arbiters(arbiter)
+        of_all = time.monotonic() - begun
+        self.assertGreater(len(coming.names), 5)
+        self.assertEqual(coming.refused, [], "admission is there at every moment")
+        waited = max((self.waited(name), name) for name in coming.names)
+        print(f"\ncontrol and scheduler replaced in {of_control:.0f} s, all in {of_all:.0f} s; {len(coming.names)} pods "
+              f"came meanwhile, none was refused; the one that waited longest was bound after {waited[0]:.0f} s",
+              flush=True)
+        self.assertLessEqual(waited[0], seconds + 5)
+        self.assertEqual(self.containers(before), started, "what ran before is untouched")
+        self.assert_right([*before, *coming.names])
+        running = {container["image"] for one in self.kube.list("Pod", SPACE) for container in one["spec"]["containers"]
+                   if not one["metadata"]["name"].startswith("carve-scheduler")}
+        self.assertEqual(running, {agent, arbiter}, "nothing of the old release is left")
+
+    def replace(self, kind, name, image):
+        self.ring.kubectl("-n", SPACE, "set", "image", f"{kind}/{name}", image)
+        self.rolled(f"{kind}/{name}")
+
+    def rolled(self, what):
+        done = self.ring.kubectl("-n", SPACE, "rollout", "status", what, "--timeout=150s", check=False)
+        self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}\n"
+                         + self.carves[0].describe_all(what.partition("/")[2]))
+
+    def replace_arbiters(self, image):
+        """By hand, as its DaemonSet says (OnDelete): one node after the other."""
+        self.ring.kubectl("-n", SPACE, "set", "image", "daemonset/carve-arbiter", f"arbiter={image}")
+        for one in self.carves:
+            old = one.ready("carve-arbiter")["metadata"]["name"]
+            self.kube.delete("Pod", old, SPACE)
+            wait_for(f"the next arbiter of {one.node.name}", 60, lambda o=old, c=one: (
+                c.ready("carve-arbiter") or {"metadata": {"name": o}})["metadata"]["name"] != o)
+
+    def containers(self, names):
+        """Which containers run, and how often they were started."""
+        return {name: [(s["containerID"], s["restartCount"]) for s in
+                       self.kube.get("Pod", name)["status"]["containerStatuses"]] for name in names}
+
+    def waited(self, name):
+        """Seconds from the pod's creation to its binding, as the API server has both."""
+        found = self.kube.get("Pod", name)
+        bound = next(c["lastTransitionTime"] for c in found["status"]["conditions"] if c["type"] == "PodScheduled")
+        made, bound = (datetime.datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (
+            found["metadata"]["creationTimestamp"], bound))
+        return (bound - made).total_seconds()
+
+    def look(self, name):
+        line = wait_for(f"{name} has looked", 20, lambda: self.kube.logs(name, "main").strip().splitlines())
+        return json.loads(line[-1])
+
+    def assert_right(self, names):
+        """The independent checker: what each container sees equals its record, and no card is over."""
+        physical = {card["uuid"]: card["total_bytes"] for one in self.carves for card in one.truth("cards")["cards"]}
+        seen = {("default", name, "main"): self.look(name) for name in names}
+        pods = [self.kube.get("Pod", name) for name in names]
+        self.assertEqual(check.check(pods, [], [], seen, by="records", physical=physical), [])
+        self.assertTrue(all(binder.RECORD in one["metadata"]["annotations"] for one in pods))
+
+    # --- taking it away ----------------------------------------------------------------------------------------------
+
+    def uninstall(self):
+        self._clean()           # the pods with cards
+        self.created.clear()
+        begun = time.monotonic()
+        self.remove()
+        print(f"uninstalled in {time.monotonic() - begun:.0f} s", flush=True)
+        with contextlib.suppress(AssertionError):
+            wait_for("no object that was not there before", 30, lambda: not self.new_objects(), every=1)
+        self.assertEqual(self.new_objects(), [])
+        self.assertEqual(self.left_on_nodes(), {})
+        for node in self.ring.nodes:
+            self.assertEqual(traces.files(node) - self.files_before[node.name], set(), node.name)
+
+    def new_objects(self):
+        return sorted(set(traces.objects(self.kube)) - set(self.before))
+
+    def left_on_nodes(self):
+        """Node -> where it names Carve or one of its resources, and did not before."""
+        found = {}
+        for name in (node.name for node in self.ring.nodes):
+            now = self.kube.get("Node", name)
+            now["status"].pop("images", None)       # what the runtime has in its store
+            was = traces.words_in(self.before[("nodes", "", name)])
+            # Slots are the kubelet's to count: it shows 0 of what a plugin once served.
+            if lines := [line for line in traces.words_in(now) if line not in was and not line.endswith(binder.SLOT)]:
+                found[name] = lines
+        return found
+
+
+class OwnScheduler(Installation):
+    """Mode (a): a second kube-scheduler with a profile of Carve's own."""
+
+    def test_install_upgrade_uninstall(self):
+        self.steps()
+
+
+class DefaultScheduler(Installation):
+    """Mode (b): the cluster's own kube-scheduler, told of control."""
+    own_scheduler = False
+
+    def test_install_upgrade_uninstall(self):
+        name = self.create(self.asking())["metadata"]["name"]
+        self.wait_ready(name)
+        found = self.kube.get("Pod", name)
+        self.assertEqual(found["spec"]["schedulerName"], "default-scheduler")
+        self.assertEqual(self.who_bound(name), {"system:serviceaccount:carve-system:carve-control"})
+        other = self.create(pod(self.name()))["metadata"]["name"]       # one without cards is its own business
+        self.wait_ready(other)
+        self.assertEqual(self.who_bound(other), {"system:kube-scheduler"})
+        if os.environ.get("CARVE_SOAK"):
+            self.upgrade([name])        # of all but the scheduler as in the other mode
+        self.uninstall()
+
+    def who_bound(self, name):
+        """Users whose Binding of that pod the API server took, by its audit log."""
+        found = set()
+        log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
+        for line in log.read_text().splitlines():
+            event = json.loads(line)
+            what = event.get("objectRef") or {}
+            if (what.get("resource"), what.get("name"), what.get("subresource")) == ("pods", name, "binding") \
+                    and event.get("responseStatus", {}).get("code") == 201:
+                found.add(event["user"]["username"])
+        return found
+
+    def remove(self):
+        installed.untell_default_scheduler(self.ring)
+        super().remove()
+
+
+if __name__ == "__main__":
+    main()
