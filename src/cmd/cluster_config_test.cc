@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -16,7 +17,7 @@ using ::testing::Not;
 class ClusterConfigFile : public ::testing::Test {
  protected:
   Result<ClusterConfig> read(const std::string& text) {
-    const std::string path = ::testing::TempDir() + "/cluster.conf";
+    const std::string path = ::testing::TempDir() + "/cluster-" + std::to_string(::getpid()) + ".conf";
     std::ofstream(path) << text;
     return read_cluster_config(path);
   }

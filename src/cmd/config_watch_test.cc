@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -19,6 +20,7 @@ class ConfigWatched : public ::testing::Test {
     std::remove(path_.c_str());
   }
   void write(const std::string& text) const { std::ofstream(path_) << text; }
+  void TearDown() override { std::remove(path_.c_str()); }
   /// Whether this process was told to end after one more look.
   bool told() {
     clock_.wait_for_sleepers(1);
@@ -27,7 +29,8 @@ class ConfigWatched : public ::testing::Test {
     return ::sigtimedwait(&term_, nullptr, &limit) == SIGTERM;
   }
   sigset_t term_{};
-  const std::string path_ = ::testing::TempDir() + "/watched.conf";
+  // Tests run beside each other, each in a process of its own.
+  const std::string path_ = ::testing::TempDir() + "/watched-" + std::to_string(::getpid()) + ".conf";
   ManualClock clock_;
   std::string logged_;
   Log log_{[this](std::string_view line) { logged_ += line; }};
