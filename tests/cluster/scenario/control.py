@@ -221,6 +221,81 @@ class AnotherPlugin(ControlTest):
                      if c["type"] == "ConflictingPlugin" and c["status"] == "True"), None)
 
 
+class Placement(ControlTest):
+    """Which node and card is data that changes under a running control. All pods ask for so little that a card holds
+    them all."""
+    LITTLE = {"elasticgpu.io/gpu-memory": 1024, "elasticgpu.io/gpu-core": 5}
+    MAP = "carve-placement"
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.kube.delete, "ConfigMap", self.MAP, carve.NAMESPACE)
+        wait_for("nobody holds anything any more", 60, lambda: not any(
+            card.get("status", {}).get("holders") for card in self.kube.list("GPU", None)))
+
+    def say(self, *lines):
+        """Changes the rules; until both replicas have read them."""
+        made = self.kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"placement.conf": "\n".join(lines)},
+                                "metadata": {"name": self.MAP, "namespace": carve.NAMESPACE}})
+        read = f'carve_control_placement_info{{resource_version="{made["metadata"]["resourceVersion"]}"}} 1'
+        wait_for("every replica has read the rules", 20, lambda: all(
+            read in self.scrape(one["status"]["podIP"]) for one in self.replicas()))
+        return made
+
+    def replicas(self):
+        return [found for found in self.kube.list("Pod", carve.NAMESPACE)
+                if found["metadata"]["name"].startswith("carve-control-")]
+
+    def scrape(self, address):
+        read = f"import urllib.request as u; print(u.urlopen('http://{address}:8080/metrics').read().decode())"
+        return self.ring.node(1).run([sys.executable, "-c", read]).stdout
+
+    def where(self, own=None, node=None):
+        """(node, card) of a new pod."""
+        made = asking(self.name(), self.LITTLE, **({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {}))
+        if own:
+            made["metadata"]["annotations"] = {"elasticgpu.io/placement": own}
+        name, = self.run_all(made)
+        return self.kube.get("Pod", name)["spec"]["nodeName"], self.cards_of(name)["main"][0][0]
+
+    def test_policies_of_every_scope_count_for_the_next_pod_and_nothing_restarts(self):
+        lives = {one["metadata"]["uid"]: one["status"]["containerStatuses"][0]["restartCount"]
+                 for one in self.replicas()}
+        first = self.where()
+        self.assertEqual(self.where(), first, "binpack: the same card")
+        self.say("cluster = spread")
+        other = self.where()
+        self.assertNotEqual(other[0], first[0], "spread: the other node")
+        self.assertEqual(self.where("binpack"), first, "a pod's own word: the fullest card")
+        self.say("cluster = spread", "namespace.default = node:binpack,card:spread")
+        node, card = self.where()
+        self.assertEqual(node, first[0])
+        self.assertNotEqual(card, first[1], "the namespace's: the fullest node, an empty card of it")
+        self.say("cluster = binpack",
+                 f"pool.first.nodes = kubernetes.io/hostname={first[0]}", "pool.first = card:spread")
+        _, card = self.where(node=first[0])
+        self.assertNotEqual(card, first[1], "the pool's: an empty card of its node")
+        self.assertEqual({one["metadata"]["uid"]: one["status"]["containerStatuses"][0]["restartCount"]
+                          for one in self.replicas()}, lives)
+
+    def test_a_wrong_text_changes_nothing_and_says_which_line(self):
+        self.say("cluster = spread")
+        first = self.where()
+        made = self.say("cluster = spread", "namespace.default = tight")
+        self.assertNotEqual(self.where()[0], first[0], "the last good rules stay")
+        said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(made)
+                                                  if reason == "PlacementRefused"])
+        self.assertIn('placement.conf:2: namespace.default: "tight" is no placement; legal are binpack', said[0])
+        self.assertIn("nodes by", self.view("explain", self.created[0][1]))
+
+    def test_a_pods_nonsense_is_refused(self):
+        made = asking(self.name(), self.LITTLE)
+        made["metadata"]["annotations"] = {"elasticgpu.io/placement": "tight"}
+        with self.assertRaises(ApiError) as refused:
+            self.create(made)
+        self.assertIn('annotation elasticgpu.io/placement: "tight" is no placement', str(refused.exception))
+
+
 class Waiting(ControlTest):
     def test_a_waiting_pod_starts_within_two_seconds_of_the_room(self):
         """From the moment at which the agent lets the slice go to the container's start; the kubelet's own way apart."""

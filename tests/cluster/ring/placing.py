@@ -1,0 +1,194 @@
+"""Placement without nodes: control and a kube-scheduler as processes of a ring, and nodes that are objects alone.
+
+Everything that decides is real (etcd, API server, kube-scheduler, `carve control` with its manifest's rights); no
+kubelet and no agent stand behind the nodes, so that there may be a thousand of them.
+"""
+import base64
+import concurrent.futures
+import re
+import socket
+
+from . import carve, control_plane, network, paths
+from .certs import kubeconfig
+from .kube import ApiError, Kube, wait_for
+from .process import run, spawn, stop
+
+DEPLOY = paths.REPOSITORY / "deploy"
+LABEL = "carve-ring/simulated-node"
+CONTROL, SCHEDULER = "placing-control", "placing-scheduler"
+GIB = 1 << 30
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def node_object(index, cards):
+    """A Node as a kubelet would have made it, with room for many pods. Its nvidia.com/gpu is for a stock scheduler;
+    Carve's profile does not look at it."""
+    amounts = {"cpu": "256", "memory": "2Ti", "pods": "1000", "nvidia.com/gpu": str(cards)}
+    ready = {"type": "Ready", "status": "True", "reason": "Simulated", "message": "no kubelet"}
+    name = f"sim-{index:04}"
+    return {"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, LABEL: "true"}},
+            "status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}}
+
+
+def gpu_object(index, card, gib=80):
+    """A GPU object as an agent would have made it, its status apart: (object, status)."""
+    node, uuid = f"sim-{index:04}", f"GPU-{index:08x}-0000-4000-8000-{card:012x}"
+    return ({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU",
+             "metadata": {"name": f"{node}.{uuid.lower()}", "labels": {LABEL: "true"}},
+             "spec": {"index": card, "uuid": uuid, "memory": gib * GIB, "nodeName": node,
+                      "model": "NVIDIA A100-SXM4-80GB", "doors": ["slots"]}},
+            {"status": {"state": "Healthy", "holders": []}})
+
+
+class Placing:
+    """Must be made where 127.0.0.1 is the ring's: in a process that has entered ring.control."""
+
+    def __init__(self, ring, say=lambda _: None):
+        self.ring = ring
+        self.say = say
+        self.folder = ring.state.folder / "placing"
+        self.folder.mkdir(exist_ok=True)
+        self.kube = self.client()
+        self.ports = {}
+
+    def access(self, name):
+        """A kubeconfig of that certificate of the ring."""
+        files = [self.ring.certificates.file(file) for file in ("ca.crt", f"{name}.crt", f"{name}.key")]
+        return kubeconfig(self.folder / f"{name}.kubeconfig", control_plane.SERVER, *files)
+
+    def client(self):
+        file = self.ring.certificates.file
+        return Kube(network.API_PORT, file("ca.crt"), file("admin.crt"), file("admin.key"))
+
+    def each(self, items, work, workers=8):
+        """work(client, item) of every item, by several at once."""
+        clients = [self.client() for _ in range(workers)]
+
+        def some(worker):
+            for item in items[worker::workers]:
+                work(clients[worker], item)
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            list(pool.map(some, range(workers)))
+
+    def kubectl(self, *arguments, **options):
+        config = self.access("admin")
+        return run([self.ring.binaries["kubectl"], "--kubeconfig", config, *arguments], **options)
+
+    # --- what is installed -------------------------------------------------------------------------------------------
+
+    def install(self):
+        self.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY / "control/cluster.yaml",
+                     "-f", DEPLOY / "control/control-rbac.yaml")
+        wait_for("the GPU kind is served", 20, self.serves_gpus)
+
+    def serves_gpus(self):
+        try:
+            return self.kube.list("GPU", None) is not None
+        except ApiError:
+            return False
+
+    def uninstall(self):
+        for name in (SCHEDULER, CONTROL):
+            stop(self.ring.state, name, grace=3)
+        self.clear_pods()
+        for kind in ("GPU", "Node"):
+            self.each([item["metadata"]["name"] for item in self.kube.list(kind, None, labelSelector=LABEL)],
+                      lambda kube, name, k=kind: kube.delete(k, name))
+        self.kubectl("delete", "--ignore-not-found", "-f", DEPLOY / "control/control-rbac.yaml",
+                     "-f", DEPLOY / "control/cluster.yaml", "-f", DEPLOY / "crds", check=False)
+        wait_for("the namespace gone", 60, lambda: self.kube.get("Namespace", carve.NAMESPACE) is None)
+
+    @staticmethod
+    def objects_of(index, cards):
+        """A node's objects, each with the status that is written apart."""
+        return [(node_object(index, cards), None), *(gpu_object(index, card) for card in range(cards))]
+
+    @classmethod
+    def make_node(cls, kube, index, cards):
+        for object_, status in cls.objects_of(index, cards):
+            kube.create(object_)
+            if status:
+                kube.patch(object_["kind"], object_["metadata"]["name"], status, None, "status")
+
+    def make_nodes(self, nodes, cards):
+        self.each(range(nodes), lambda kube, index: self.make_node(kube, index, cards))
+        self.say(f"{nodes} nodes with {cards} cards each")
+
+    def clear_pods(self):
+        def gone(kube, name):
+            kube.delete("Pod", name, grace=0)
+        while names := [item["metadata"]["name"] for item in self.kube.list("Pod", labelSelector=LABEL)]:
+            self.each(names, gone)
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    def spawn(self, name, command):
+        return spawn(self.ring.state, name, command, self.ring.control)
+
+    def start_control(self):
+        token = self.kube.request("POST", self.kube.path("ServiceAccount", "carve-control", carve.NAMESPACE, "token"), {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 7200}})["status"]["token"]
+        config = kubeconfig(self.folder / "control.kubeconfig", control_plane.SERVER,
+                            self.ring.certificates.file("ca.crt"), token=token)
+        self.ports = {"tls": free_port(), "plain": free_port()}
+        self.spawn(CONTROL, [
+            self.ring.build / "bin" / "carve", "control", "--kubeconfig", config, "--namespace", carve.NAMESPACE,
+            "--listen", f"127.0.0.1:{self.ports['tls']}", "--plain-listen", f"127.0.0.1:{self.ports['plain']}"])
+        wait_for("control leads and is ready", 60, lambda: {"carve_control_ready 1", "carve_control_leader 1"}
+                 <= set(self.metrics().splitlines()))
+        self.say("control")
+
+    def metrics(self):
+        done = run(["/usr/bin/env", "python3", "-c", "import sys, urllib.request as u;"
+                    f"print(u.urlopen('http://127.0.0.1:{self.ports['plain']}/metrics', timeout=5).read().decode())"],
+                   check=False)
+        return done.stdout
+
+    def metric(self, line):
+        """The value of that line; None where there is none."""
+        found = re.search("^" + re.escape(line) + r" (\S+)$", self.metrics(), re.MULTILINE)
+        return float(found.group(1)) if found else None
+
+    def scheduler_certificates(self):
+        """The client certificate that control made for its scheduler, as files: (certificate, key, authority)."""
+        data = wait_for("the scheduler's certificate", 30,
+                        lambda: self.kube.get("Secret", "carve-scheduler-tls", carve.NAMESPACE))["data"]
+        made = []
+        for name in ("tls.crt", "tls.key", "ca.crt"):
+            made.append(self.folder / f"scheduler-{name}")
+            made[-1].write_bytes(base64.b64decode(data[name]))
+        return tuple(made)
+
+    def start_scheduler(self, through=None, stock=False, limits=True):
+        """A kube-scheduler with the profile of deploy/control/scheduler. `through`: a plain address in front of
+        control. `stock`: no extender, and nothing else but the defaults. `limits`: of its API client, as deployed; else none."""
+        manifest = (DEPLOY / "control/scheduler/scheduler.yaml").read_text()
+        text = re.search(r"  scheduler\.yaml: \|\n((?:    .*\n|\n)+)", manifest).group(1)
+        config = "\n".join(line[4:] for line in text.splitlines()).replace("leaderElect: true", "leaderElect: false")
+        config = config.replace("clientConnection: {", f'clientConnection: {{kubeconfig: "{self.access("scheduler")}", ')
+        if not limits:
+            config = re.sub(r"qps: \d+, burst: \d+", "qps: -1, burst: 1", config)
+        if stock:
+            config = re.sub(r" *percentageOfNodesToScore.*\n", "", config[:config.index("\nextenders:") + 1])
+        elif through:
+            config = re.sub(r"urlPrefix: \S+", f"urlPrefix: {through}/scheduler", config)
+            config = re.sub(r" *enableHTTPS: true\n *tlsConfig:\n(?: +\w+: \S+\n){4}", "", config)
+        else:
+            for key, file in zip(("certFile", "keyFile", "caFile"), self.scheduler_certificates()):
+                config = re.sub(rf"{key}: \S+", f"{key}: {file}", config)
+            config = re.sub(r"urlPrefix: \S+", f"urlPrefix: https://127.0.0.1:{self.ports['tls']}/scheduler", config)
+        path = self.folder / "scheduler.yaml"
+        path.write_text(config)
+        self.spawn(SCHEDULER, [self.ring.binaries["kube-scheduler"], f"--config={path}", "--secure-port=0",
+                               "--feature-gates=OpportunisticBatching=false"])
+        self.say("scheduler" + (" (stock)" if stock else ""))
+
+    def stop(self, name):
+        stop(self.ring.state, name, grace=5)

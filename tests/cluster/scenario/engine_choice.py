@@ -1,0 +1,197 @@
+"""What the real kube-scheduler and control make of 500 pods, against what the engine names for the same state, offline.
+
+60 nodes with 8 cards that are objects alone; pods in all dialects, until the cluster is well filled. Each is created when
+the one before it is bound: then what control knows at a filter call is what has been bound, and the engine's answer to
+that is held against the Binding. With CARVE_SOAK four workers create all of them at once: kube-scheduler's next filter
+call and the Binding of the pod before it overtake each other then, control chooses the card again when it binds, and
+fewer agree (96 in 100 on a machine with ten times more work than cores); how many is printed. A recorder between kube-scheduler and control writes down every filter call and every bind call. Afterwards
+the engine (tests/cluster/engine) is told the objects in that order, and asked what it names for each filter call: the
+last one of each pod is held against its Binding. Which cards a pod got is read from the pod, as the API server has it.
+
+State at a filter call: every pod whose bind call had been handed on before it. The seed is printed; CARVE_SEED sets it.
+"""
+import http.client
+import http.server
+import json
+import os
+import random
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+from ring import binder, placing  # noqa: E402
+from ring.cluster import Ring, timer  # noqa: E402
+from ring.kube import wait_for  # noqa: E402
+
+NODES, CARDS, PODS, LEAST, LEAST_IN_A_BURST = 60, 8, 500, 0.99, 0.8
+NAME = f"carve-control.{placing.carve.NAMESPACE}.svc"
+
+
+class Recorder(http.server.ThreadingHTTPServer):
+    """Between kube-scheduler (plain HTTP) and control (its own TLS): hands everything on, and writes it down."""
+    daemon_threads = True
+
+    def __init__(self, port, certificates):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.port = port
+        certificate, key, authority = certificates
+        self.context = ssl.create_default_context(cafile=str(authority))
+        self.context.load_cert_chain(str(certificate), str(key))
+        self.events = []        # (verb, body, answer or None) in the order in which they were handed on
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Upstream(http.client.HTTPConnection):
+    """To control by its address; its certificate is for its Service's name."""
+    context = None
+
+    def connect(self):
+        super().connect()
+        self.sock = self.context.wrap_socket(self.sock, server_hostname=NAME)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    upstream = None
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        event = [self.path.rsplit("/", 1)[-1], body, None]
+        self.server.events.append(event)        # one list, one lock of Python's: the order is the recorded one
+        if self.upstream is None:
+            self.upstream = Upstream("127.0.0.1", self.server.port, timeout=30)
+            self.upstream.context = self.server.context
+        self.upstream.request("POST", self.path, body, {"Content-Type": "application/json"})
+        answer = self.upstream.getresponse()
+        event[2] = answer.read()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(event[2])))
+        self.end_headers()
+        self.wfile.write(event[2])
+
+
+def limits_of(random_):
+    """What one container asks for."""
+    kind = random_.random()
+    if kind < 0.45:
+        return {"elasticgpu.io/gpu-memory": random_.choice((2048, 4096, 8192, 16384, 24576)),
+                "elasticgpu.io/gpu-core": random_.choice((5, 10, 20, 30, 50))}
+    if kind < 0.6:
+        return {"elasticgpu.io/gpu-memory": random_.choice((1024, 3000, 10240))}
+    if kind < 0.85:
+        return {"aliyun.com/gpu-mem": random_.choice((1, 3, 7, 20))}
+    return {"nvidia.com/gpu": random_.choice((1, 1, 1, 2, 4))}
+
+
+def pod_of(index, random_):
+    containers = [{"name": f"c{i}", "image": "none",
+                   "resources": {"limits": {key: str(value) for key, value in limits_of(random_).items()}}}
+                  for i in range(2 if random_.random() < 0.1 else 1)]
+    return {"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": f"choice-{index:03}", "namespace": "default", "labels": {placing.LABEL: "true"}},
+            "spec": {"schedulerName": "carve-scheduler", "automountServiceAccountToken": False,
+                     "containers": containers, "tolerations": [{"operator": "Exists"}]}}
+
+
+class EngineChoice(unittest.TestCase):
+    longMessage = True
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ring = Ring.load()
+        cls.ring.control.enter()
+        cls.placing = placing.Placing(cls.ring, timer("engine choice"))
+        cls.addClassCleanup(cls.placing.uninstall)
+        cls.placing.install()
+        cls.placing.make_nodes(NODES, CARDS)
+        cls.placing.start_control()
+
+    def test_the_bindings_are_the_engines_choice(self):
+        seed = int(os.environ.get("CARVE_SEED", random.SystemRandom().randrange(1 << 32)))
+        print(f"\nCARVE_SEED={seed}", flush=True)
+        recorder = Recorder(self.placing.ports["tls"], self.placing.scheduler_certificates())
+        self.addCleanup(recorder.shutdown)
+        self.placing.start_scheduler(through=recorder.address)
+        burst = bool(os.environ.get("CARVE_SOAK"))
+        pods = self.place(random.Random(seed), burst)
+        named = self.offline(recorder.events, pods)
+        right, wrong = 0, []
+        for uid, pod in pods.items():
+            got = (pod["spec"]["nodeName"], self.cards(pod))
+            if named.get(uid) == got:
+                right += 1
+            else:
+                wrong.append(f"{pod['metadata']['name']}: bound {got}, the engine names {named.get(uid)}")
+        print(f"{right} of {len(pods)} Bindings are the node and cards that the engine names; "
+              f"{sum(e[0] == 'filter' for e in recorder.events)} filter calls, "
+              f"{sum(e[0] == 'bind' for e in recorder.events)} bind calls", flush=True)
+        print("\n".join(wrong), flush=True)
+        self.assertGreaterEqual(right, (LEAST_IN_A_BURST if burst else LEAST) * PODS)
+
+    def bound_one(self, kube, pod):
+        kube.create(pod)
+        name = pod["metadata"]["name"]
+        wait_for(f"{name} is bound", 60, lambda: kube.get("Pod", name)["spec"].get("nodeName"), every=0.005)
+
+    def place(self, random_, burst):
+        """Creates all pods, live; uid -> pod, all bound."""
+        made = [pod_of(index, random_) for index in range(PODS)]
+        begun = time.monotonic()
+        if burst:
+            self.placing.each(made, lambda kube, pod: kube.create(pod), workers=4)
+        else:
+            self.placing.each(made, self.bound_one, workers=1)
+
+        def bound():
+            found = self.placing.kube.list("Pod", labelSelector=placing.LABEL)
+            return found if all(pod["spec"].get("nodeName") for pod in found) else None
+        found = wait_for("every pod is bound", 120, bound, every=0.5)
+        print(f"{len(found)} pods in {time.monotonic() - begun:.1f} s", flush=True)
+        return {pod["metadata"]["uid"]: pod for pod in found}
+
+    @staticmethod
+    def cards(pod):
+        record = json.loads(pod["metadata"]["annotations"][binder.RECORD])
+        return {part["part"]: sorted(card["uuid"] for card in part["cards"]) for part in record["parts"]}
+
+    def offline(self, events, pods):
+        """uid -> (node, container -> cards) that the engine names at the pod's last filter call."""
+        lines = []
+        for kind in ("Node", "GPU"):
+            lines += [f"{kind.lower()} {json.dumps(one)}"
+                      for one in self.placing.kube.list(kind, None, labelSelector=placing.LABEL)]
+        for verb, body, answer in events:
+            if verb == "filter":
+                lines.append("filter " + json.dumps(json.loads(body)))
+            elif verb == "bind" and answer and not json.loads(answer)["Error"]:
+                lines.append("pod " + json.dumps(pods[json.loads(body)["PodUID"]]))
+        with tempfile.TemporaryFile("w+") as given:
+            given.write("\n".join(lines) + "\n")
+            given.seek(0)
+            done = subprocess.run([self.ring.build / "bin" / "engine-probe"], stdin=given, text=True,
+                                  capture_output=True, check=True)
+        named = {}
+        for line in done.stdout.splitlines():
+            said = json.loads(line)
+            named[said["uid"]] = (said["node"], {part: sorted(cards) for part, cards in said["cards"].items()})
+        return named
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, warnings="ignore")
