@@ -73,11 +73,11 @@ def check_ending(gpus):
             for holder in gpu.get("status", {}).get("holders", []) if holder.get("ending")]
 
 
-def check_ledger(name, ledger, pods, nodes):
-    """What a replica of control says to be given out. It says what GPU objects say: of `nodes`, where there are agents."""
-    given = {node: slices for node, slices in given_by_node(pods)[0].items() if node in nodes}
+def check_ledger(name, ledger, pods):
+    """What a replica of control believes to be given out: each pod's own, wherever it is."""
+    given, _ = given_by_node(pods)
     found, seen = [], set()
-    for node in [node for node in ledger["nodes"] if node["name"] in nodes]:
+    for node in ledger["nodes"]:
         said = {(holder["uid"], holder["part"], card["uuid"], holder["memory_bytes"], holder["cores"])
                 for card in node["cards"] for holder in card["holders"]}
         found += _both_ways(f"the ledger of {name}, node {node['name']},", given.get(node["name"], set()), said)
@@ -205,7 +205,7 @@ def check_all(cluster) -> list:
         found += _both_ways(f"the GPU objects of {node}", given.get(node, set()), held.get(node, set()))
     found += check_ending(cluster["gpus"])
     for name, ledger in sorted(cluster["ledgers"].items()):
-        found += check_ledger(name, ledger, pods, cluster["nodes"])
+        found += check_ledger(name, ledger, pods)
         found += check_room(name, cluster["room"].get(name, {}), room_of(pods, cluster["gpus"]))
     for name, node in sorted(cluster["nodes"].items()):
         here = [pod for pod in pods if pod["spec"]["nodeName"] == name]

@@ -1,0 +1,54 @@
+#include "app/control/read_api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/control/testing/objects.h"
+
+namespace carve::control {
+namespace {
+
+using namespace testing;  // NOLINT: the objects of the tests
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+class ReadApi : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    model.nodes().replace({node_object("n1")});
+    say({});
+    model.pods().replace({pod_object({.uid = "u1", .node = "n1", .record = record_text({slice("u1", "GPU-0", 4)})})});
+  }
+  void say(std::vector<codec::GpuHolder> holders) {
+    card.holders = std::move(holders);
+    model.gpus().replace({gpu_object(card)});
+  }
+  std::vector<std::string> holders() {
+    std::vector<std::string> names;
+    for (const auto& holder : view_of(model).cards.at(0).holders) names.push_back(codec::name_of(holder));
+    return names;
+  }
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  ClusterModel model{{}, clock, log};
+  codec::GpuObject card = gpu("n1", "GPU-0");
+};
+
+TEST_F(ReadApi, ShowsWhatARecordGivesBeforeItsNodeSaysSo) {
+  EXPECT_THAT(holders(), ElementsAre("s/u1"));
+  EXPECT_EQ(codec::use_of(view_of(model).cards.at(0)).memory, Bytes::gib(4));
+}
+
+TEST_F(ReadApi, ShowsASliceOnceWhenBothSaySo) {
+  say({holder(slice("u1", "GPU-0", 4))});
+  EXPECT_THAT(holders(), SizeIs(1));
+  EXPECT_EQ(codec::use_of(view_of(model).cards.at(0)).memory, Bytes::gib(4));
+}
+
+TEST_F(ReadApi, ShowsWhatANodeStillHoldsOfAPodThatIsGone) {
+  say({holder(slice("gone", "GPU-0", 2))});
+  EXPECT_THAT(holders(), ElementsAre("s/p", "s/u1"));
+}
+
+}  // namespace
+}  // namespace carve::control
