@@ -78,7 +78,8 @@ class Chaos(RingTest):
             faults.kill(part) if what == "kill" else faults.stop(part, TWICE_THE_LEASE)
         faults.wait_all_go_on()
         self.say("the last fault is over")
-        wait_for(f"{FINISHED} pods to have ended by themselves", PATIENCE, lambda: len(churn.ended) >= FINISHED, every=0.5)
+        self.say(f"{len(churn.ended)} pods have ended by themselves")
+        wait_for(f"{FINISHED} pods to have ended by themselves", 2 * PATIENCE, lambda: len(churn.ended) >= FINISHED, every=0.5)
         churn.end()
         self.say(f"quiet: {churn.made} pods made, {len(churn.ended)} ended, {len(churn.until)} there; "
                  f"refused {churn.refused}; errors {churn.errors}")
