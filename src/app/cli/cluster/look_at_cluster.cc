@@ -18,7 +18,7 @@ constexpr const char* kAgents = "app.kubernetes.io/name=carve,app.kubernetes.io/
 constexpr const char* kAgentPolicies[] = {"carve-agent-slices.elasticgpu.io", "carve-agent-gpus.elasticgpu.io",
                                           "carve-agent-nodes.elasticgpu.io", "carve-agent-events.elasticgpu.io"};
 constexpr const char* kControlPolicies[] = {"carve-records.elasticgpu.io", "carve-requests.elasticgpu.io",
-                                            "carve-bindings.elasticgpu.io"};
+                                            "carve-bindings.elasticgpu.io", "carve-leader.elasticgpu.io"};
 
 /// Asks for more of a card than it has; never made: a dry run.
 constexpr const char* kNonsense =
