@@ -47,6 +47,7 @@ using codec::MetricsText;
 // After SIGTERM, while the Service's clients learn that this replica goes: it says "not ready" and still answers.
 constexpr std::chrono::seconds kNotice{2};
 constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer to a bind: one that hangs is soon replaced
+constexpr unsigned kBindsPerSecond = 1000;  // what follows pods must not be slower than the scheduler that sends them
 constexpr std::chrono::seconds kLeaseCall{2};  // a look at the Lease, or its renewal
 constexpr std::chrono::seconds kGrace{6};  // for the requests that have come; the pod has 15 s
 
@@ -209,7 +210,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       model_(config.dialects(), clock, log),
       placement_(policy, log, [this](codec::EventNote note) { notices_.warn(std::move(note)); }),
       extender_(config.dialects(), [this] { return placement_.rules(); }, [this] { return model_.snapshot(); },
-                [this](const Owner& owner, const FitView& fit) { filtered(owner, fit); }),
+                [this](const Owner& owner, const FitView& fit) { filtered(owner, fit); }, &clock),
       admission_(config.dialects(), {config.scheduler, config.visible}),
       certificates_(*apis_.watches, clock, log, names_of(options)),
       catch_up_(*apis_.watches, model_, clock),
@@ -219,7 +220,8 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       notices_(*apis_.watches, "", clock, log, "carve-control"),
       binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
-               [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
+               [this](codec::EventNote note) { notices_.warn(std::move(note)); },
+               [this](const Owner& owner, const std::string& node) { return extender_.expected(owner, node); }}),
       bind_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
                    [this](std::string_view call) { return binder_.bind(call); },
                    [this](const std::string& address, std::string_view call) {
@@ -429,11 +431,16 @@ int run_control(const ControlOptions& options) {
   const auto policy = policy_named(config.policy);
   if (!policy) return report(policy.error(), kExitUsage);
   Control::Apis apis;
-  const std::pair<std::unique_ptr<KubeApi>*, std::chrono::milliseconds> wanted[] = {
-      {&apis.watches, kube::Limits{}.call}, {&apis.lease, kLeaseCall}, {&apis.bind, control::Binder::kWrite}};
-  for (const auto& [place, call] : wanted) {
-    kube::Limits limits;
-    limits.call = call;
+  kube::Limits usual;
+  kube::Limits lease;
+  lease.call = kLeaseCall;
+  kube::Limits bind;
+  bind.call = control::Binder::kWrite;
+  bind.per_second = bind.saved_up = kBindsPerSecond;
+  bind.idle = http::Limits{}.waiting_threads;  // each of which may be writing a Binding
+  const std::pair<std::unique_ptr<KubeApi>*, kube::Limits> wanted[] = {
+      {&apis.watches, usual}, {&apis.lease, lease}, {&apis.bind, bind}};
+  for (const auto& [place, limits] : wanted) {
     auto api = kube::open(options.kubeconfig, clock, log, limits);
     if (!api) return report(api.error(), kExitUsage);
     *place = std::move(*api);

@@ -11,9 +11,7 @@ namespace carve::kube {
 namespace {
 
 // At most 20 requests a second in the long run, 40 at once: an agent's work, not a flood's.
-constexpr auto kStep = std::chrono::milliseconds(50);
-constexpr auto kSaved = 40 * kStep;
-constexpr std::size_t kMostIdle = 4;
+constexpr std::chrono::milliseconds kLeastWait{50};  // where the server says "again", and when
 constexpr auto kIdle = std::chrono::minutes(1);       // the API server hangs up after 90 s
 constexpr std::size_t kLargestAnswer = 32U << 20U;    // a page of 250 objects at their usual largest
 
@@ -82,7 +80,7 @@ std::unique_ptr<Channel> Caller::take_idle(std::uint64_t generation) {
 
 void Caller::keep_idle(std::unique_ptr<Channel> channel, std::uint64_t generation) {
   const std::lock_guard lock(mutex_);
-  if (idle_.size() >= kMostIdle) idle_.erase(idle_.begin());
+  if (idle_.size() >= limits_.idle) idle_.erase(idle_.begin());
   idle_.push_back({std::move(channel), generation, clock_.now()});
 }
 
@@ -91,12 +89,14 @@ Result<void> Caller::pace(const Patience& patience) {
   {
     const std::lock_guard lock(mutex_);
     const auto now = clock_.now();
-    next_ = std::max(next_, now - kSaved) + kStep;
+    const Clock::Duration step = std::chrono::nanoseconds(std::chrono::seconds(1)) / std::max(limits_.per_second, 1U);
+    next_ = std::max(next_, now - limits_.saved_up * step) + step;
     due = next_;
     if (due <= now) return {};
     if (due - now > patience.deadline - std::chrono::steady_clock::now()) {
-      next_ -= kStep;
-      return fail(Code::kResourceExhausted, "more requests than this client's rate (20 a second) allows");
+      next_ -= step;
+      return fail(Code::kResourceExhausted, "more requests than this client's rate (" +
+                                                std::to_string(limits_.per_second) + " a second) allows");
     }
   }
   if (!clock_.sleep_until(due, patience.stop)) return fail(Code::kCancelled, "stopped");
@@ -142,7 +142,7 @@ Result<std::string> Caller::call(HttpRequest request, std::chrono::milliseconds 
     }
     const bool asked = response->retry_after && (response->status == 429 || response->status >= 500);
     if (!asked) return refusal(request, *response);
-    const auto wait = std::max<std::chrono::milliseconds>(*response->retry_after, kStep);
+    const auto wait = std::max<std::chrono::milliseconds>(*response->retry_after, kLeastWait);
     if (std::chrono::steady_clock::now() + wait >= patience.deadline) return refusal(request, *response);
     if (!clock_.sleep_for(wait, stop)) return fail(Code::kCancelled, "stopped");
   }

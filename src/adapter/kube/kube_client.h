@@ -18,6 +18,9 @@ struct Limits {
   std::chrono::milliseconds silence = std::chrono::seconds(130);  // of a watch; bookmarks come every minute
   std::chrono::milliseconds first_back_off = std::chrono::milliseconds(250);
   std::chrono::milliseconds most_back_off = std::chrono::seconds(30);
+  unsigned per_second = 20;  // requests, over time; the server has its own (priority and fairness)
+  unsigned saved_up = 40;    // that may come at once after a quiet time
+  unsigned idle = 4;         // connections that are kept for the next call
 };
 
 /// The API server that `kubeconfig` names; with "" the one of the cluster we run in as a pod
@@ -25,7 +28,7 @@ struct Limits {
 /// server that is away shows in the calls. Token, authority and client certificate are read again every
 /// minute and when the server no longer takes them. `clock` and `log` outlive what is returned.
 ///   errors  kNotFound, kInvalidArgument: the file, the field and what is legal; no credential is quoted
-///   cost    about 100 KiB per open connection, at most five that idle, closed after a minute
+///   cost    about 100 KiB per open connection, at most Limits::idle that idle, closed after a minute
 [[nodiscard]] Result<std::unique_ptr<KubeApi>> open(const std::string& kubeconfig, Clock& clock, Log& log,
                                                    const Limits& limits = {});
 

@@ -69,7 +69,8 @@ Result<void> Binder::bind_pod(std::string_view call) {
   }
   if (pod.parts.empty()) return bind_without_cards(pod, args.node);
   const auto epoch = world_.leader.epoch();
-  const auto room = world_.model.reserve(args.node, pod, world_.policy(pod, args.node), epoch);
+  const auto wish = world_.expected ? world_.expected(pod.owner(), args.node) : std::vector<Slice>();
+  const auto room = world_.model.reserve(args.node, pod, world_.policy(pod, args.node), epoch, wish);
   if (!room) return refuse(fail_in("node " + args.node, room.error()));
   return write(pod, *room);
 }

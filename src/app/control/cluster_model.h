@@ -60,9 +60,10 @@ class ClusterModel {
 
   /// Chooses cards for the pod on that node and sets them aside until settle(). Room that is set aside for this very
   /// owner on that node already in this epoch is given again as it is: a repeated write must say the same.
+  /// Where `wish` still has room it is that: in a burst the next pods were sent elsewhere because of it.
   ///   errors  kNotFound: no such node, or no card on it; kFailedPrecondition: the pod has a node already; place()'s
   [[nodiscard]] Result<Reservation> reserve(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
-                                            std::uint64_t epoch);
+                                            std::uint64_t epoch, const std::vector<Slice>& wish = {});
   /// How the write ended for which reserve() set aside; each reserve() is settled once.
   void settle(const std::string& node, const Owner& owner, Outcome outcome);
   /// The room is free again, however the write ended: the caller knows that it cannot take effect any more.
@@ -113,7 +114,7 @@ class ClusterModel {
   void store_pod(const std::string& uid, Pod pod);
   void pod_gone(const KnownPod& pod);
   Result<Reservation> set_aside(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
-                                std::uint64_t epoch);
+                                std::uint64_t epoch, const std::vector<Slice>& wish);
   void free_room(const std::string& node, const Owner& owner);
   void drop_reservations(const std::string& uid);
   void store_gpu(const std::string& name, std::optional<GpuEntry> gpu);

@@ -196,6 +196,27 @@ TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
   EXPECT_EQ(fed.model.reserve("n1", pod, kPolicies[0], 7).error().code, Code::kFailedPrecondition);
 }
 
+TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
+  codec::GpuObject other = gpu("n1", "GPU-1");
+  other.index = 1;
+  Fed::put(fed.gpus, gpu_object(other));
+  const KnownPod pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const auto chosen = fed.model.reserve("n1", pod, kPolicies[0], 7);
+  ASSERT_TRUE(chosen) << chosen.error().what;
+  fed.model.release("n1", pod.owner());
+  auto wish = chosen->slices;
+  ASSERT_EQ(wish.size(), 1U);
+  wish[0].card = CardId(wish[0].card == CardId("GPU-0") ? "GPU-1" : "GPU-0");
+  const auto wished = fed.model.reserve("n1", pod, kPolicies[0], 7, wish);
+  ASSERT_TRUE(wished);
+  EXPECT_EQ(wished->slices, wish);
+  fed.model.release("n1", pod.owner());
+  wish[0].memory = Bytes::gib(1000);
+  const auto full = fed.model.reserve("n1", pod, kPolicies[0], 7, wish);
+  ASSERT_TRUE(full);
+  EXPECT_EQ(full->slices, chosen->slices);
+}
+
 TEST_F(ClusterModelTest, RoomOfAnEarlierLeadershipIsChosenAnew) {
   const KnownPod pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};

@@ -8,7 +8,8 @@
 namespace carve::control {
 
 Result<Reservation> ClusterModel::reserve(const std::string& node, const KnownPod& pod,
-                                          const PolicyRow& policy, std::uint64_t epoch) {
+                                          const PolicyRow& policy, std::uint64_t epoch,
+                                          const std::vector<Slice>& wish) {
   const Owner owner = pod.owner();
   const std::lock_guard lock(mutex_);
   const auto known = pods_.find(owner.uid);
@@ -28,15 +29,20 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const KnownPo
     free_room(node, owner);
     refresh();
   }
-  return set_aside(node, pod, policy, epoch);
+  return set_aside(node, pod, policy, epoch, wish);
 }
 
-Result<Reservation> ClusterModel::set_aside(const std::string& node, const KnownPod& pod,
-                                            const PolicyRow& policy, std::uint64_t epoch) {
+Result<Reservation> ClusterModel::set_aside(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
+                                            std::uint64_t epoch, const std::vector<Slice>& wish) {
   const auto state = published_->find(node);
   if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
   const SeenLedger seen(*state->second, pod.owner(), pod.object.priority);
-  CARVE_TRY(auto slices, place_pod(*seen, state->second->links, pod.owner(), pod.parts, policy));
+  std::vector<Slice> slices;
+  if (!wish.empty() && Ledger(*seen).add(wish)) {
+    slices = wish;
+  } else {
+    CARVE_TRY(slices, place_pod(*seen, state->second->links, pod.owner(), pod.parts, policy));
+  }
   const auto& ask = pod.object.ask;
   Reservation room{node,  pod.owner(), ask.space, ask.name, std::move(slices), epoch, clock_.now(), 1,
                    false, false};

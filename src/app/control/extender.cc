@@ -9,7 +9,8 @@
 namespace carve::control {
 namespace {
 
-constexpr std::int64_t kMost = 10;  // extender scores go from 0 to 10
+constexpr std::int64_t kMost = 10;      // extender scores go from 0 to 10
+constexpr std::int64_t kCrowded = -1;  // below every score of a node that fits
 
 }  // namespace
 
@@ -21,13 +22,49 @@ Result<std::unique_ptr<Extender::Asked>> Extender::ask(std::string_view call) co
     for (const auto& name : asked->args.names) asked->fit.nodes.push_back({name, 0});
     return asked;
   }
-  const Owner owner{OwnerKind::kPod, asked->args.pod.uid};
-  const auto rules = rules_();
-  const auto cluster = snapshot_();
-  const auto policy = policy_of(*rules, asked->args.pod);
+  asked->owner = {OwnerKind::kPod, asked->args.pod.uid};
+  asked->rules = rules_();
+  asked->cluster = snapshot_();
+  asked->policy = policy_of(*asked->rules, asked->args.pod);
   const std::lock_guard lock(mutex_);
-  asked->fit = cache_.fit(cluster, {owner, asked->parts, asked->args.names, rules, policy, asked->args.priority});
+  asked->fit = cache_.fit(asked->cluster, {asked->owner, asked->parts, asked->args.names, asked->rules,
+                                           *asked->policy, asked->args.priority});
   return asked;
+}
+
+std::optional<std::vector<Slice>> Extender::placed_on(const Asked& asked, const NodeState& state) const {
+  auto placed = place_pod(*SeenLedger(state, asked.owner, asked.args.priority), state.links, asked.owner, asked.parts,
+                          *asked.policy->on(state.labels).card);
+  if (!placed) return std::nullopt;
+  return std::move(*placed);
+}
+
+std::vector<Slice> Extender::expected(const Owner& owner, const std::string& node) const {
+  const std::lock_guard lock(mutex_);
+  return expected_.slices_for(owner, node);
+}
+
+const FittingView* Extender::choose_ahead(Asked& asked) const {
+  const auto now = clock_->now();
+  const std::lock_guard lock(mutex_);
+  expected_.expire(now);
+  for (auto& node : asked.fit.nodes) {
+    const NodeState& state = *asked.cluster->find(node.node)->second;
+    if (is_reserved_for(state, asked.owner)) continue;
+    const auto ahead = expected_.ahead(node.node, state, asked.owner);
+    if (!ahead) continue;
+    const NodeWord word = word_of_node(*ahead, asked.owner, asked.parts, *asked.policy, asked.args.priority);
+    node.score = word.fits ? word.score : kCrowded;
+  }
+  const FittingView* best = choose_node(asked.fit.nodes);
+  expected_.forget(asked.owner);
+  if (best == nullptr || best->score == kCrowded) return best;
+  const NodeState& state = *asked.cluster->find(best->node)->second;
+  if (is_reserved_for(state, asked.owner)) return best;
+  const auto ahead = expected_.ahead(best->node, state, asked.owner);
+  if (auto placed = placed_on(asked, ahead ? *ahead : state))
+    expected_.expect(asked.owner, std::string(best->node), std::move(*placed), now);
+  return best;
 }
 
 std::string Extender::filter(std::string_view call) const {
@@ -51,7 +88,7 @@ std::string Extender::prioritize(std::string_view call) const {
   const auto asked = ask(call);
   if (!asked || (*asked)->parts.empty()) return codec::to_json(scores);
   const auto& nodes = (*asked)->fit.nodes;
-  const FittingView* best = choose_node(nodes);
+  const FittingView* best = clock_ == nullptr ? choose_node(nodes) : choose_ahead(**asked);
   scores.reserve(nodes.size());
   const auto worst = std::min_element(
       nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.score < b.score; });

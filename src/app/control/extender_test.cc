@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
+
 namespace carve::control {
 namespace {
 
@@ -89,6 +91,64 @@ TEST_F(ExtenderTest, RoomThatIsHeldIsNotOfferedToOthersOfThatPriority) {
   };
   EXPECT_THAT(extender_.filter(with("5")), HasSubstr("largest free slice 2 GiB < 3 GiB"));
   EXPECT_THAT(extender_.filter(with("6")), HasSubstr(R"("NodeNames":["idle"])"));
+}
+
+class Burst : public ExtenderTest {
+ protected:
+  /// The node that gets the 10 for that pod.
+  std::string sent(const std::string& uid, const std::string& limits, const std::string& names) {
+    auto text = call(limits, names);
+    text.replace(text.find(R"("uid":"u")"), 9, R"("uid":")" + uid + "\"");
+    const auto scores = ahead_.prioritize(text);
+    const auto ten = scores.find(R"(","Score":10})");
+    const auto from = scores.rfind('"', ten - 1) + 1;
+    return ten == std::string::npos ? scores : scores.substr(from, ten - from);
+  }
+  ManualClock clock_;
+  Extender ahead_{{}, [this] { return rules_; }, [this] { return cluster_; }, {}, &clock_};
+  const std::string ask_ = R"("aliyun.com/gpu-mem":"3")";
+  const std::string both_ = R"("half","idle")";
+};
+
+TEST_F(Burst, WhoWasSentIsExpectedAndTheNextGoWhereRoomWillBe) {
+  EXPECT_EQ(sent("a", ask_, both_), "half");
+  EXPECT_EQ(sent("b", ask_, both_), "half");
+  EXPECT_EQ(sent("c", ask_, both_), "idle");  // 8 - 3 - 3 is too little
+  EXPECT_EQ(sent("b", ask_, both_), "half");  // asked again: not in its own way
+}
+
+TEST_F(Burst, WhatItWasSentForIsToldToTheBinding) {
+  EXPECT_EQ(sent("a", ask_, both_), "half");
+  const auto wish = ahead_.expected({OwnerKind::kPod, "a"}, "half");
+  ASSERT_EQ(wish.size(), 1U);
+  EXPECT_EQ(wish[0].memory, Bytes::gib(3));
+  EXPECT_EQ(wish[0].card, CardId("GPU-0"));
+  EXPECT_TRUE(ahead_.expected({OwnerKind::kPod, "a"}, "idle").empty());
+  EXPECT_TRUE(ahead_.expected({OwnerKind::kPod, "b"}, "half").empty());
+}
+
+TEST_F(Burst, NobodyIsRefusedForAGuess) {
+  EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", R"("half")"), "half");
+  EXPECT_EQ(sent("b", R"("aliyun.com/gpu-mem":"8")", R"("half")"), "half");
+  EXPECT_THAT(ahead_.filter(call(R"("aliyun.com/gpu-mem":"8")", R"("half")")), HasSubstr(R"("NodeNames":["half"])"));
+}
+
+TEST_F(Burst, AGuessThatCameToNothingIsForgottenByItself) {
+  EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", both_), "half");
+  EXPECT_EQ(sent("b", ask_, both_), "idle");
+  clock_.advance(Expected::kFor);
+  EXPECT_EQ(sent("c", ask_, both_), "half");
+}
+
+TEST_F(Burst, WhoHasComeIsCountedOnce) {
+  EXPECT_EQ(sent("a", ask_, both_), "half");
+  auto later = std::make_shared<ClusterState>(*cluster_);
+  auto half = std::make_shared<NodeState>(*node(8));
+  ASSERT_TRUE(half->ledger.add({Slice{{OwnerKind::kPod, "a"}, "c", CardId("GPU-0"), Bytes::gib(3), CoreShare(1)}}));
+  (*later)["half"] = half;
+  cluster_ = later;
+  EXPECT_EQ(sent("b", ask_, both_), "half");
+  EXPECT_EQ(sent("c", ask_, both_), "idle");
 }
 
 TEST_F(ExtenderTest, NonsenseIsAnError) {

@@ -1,0 +1,72 @@
+#include "core/cluster/expected.h"
+
+#include <gtest/gtest.h>
+
+namespace carve {
+namespace {
+
+const CardId kCard("GPU-0");
+Owner pod(const std::string& uid) { return {OwnerKind::kPod, uid}; }
+Slice slice(const std::string& uid, std::uint64_t gib) { return {pod(uid), "c", kCard, Bytes::gib(gib), CoreShare(1)}; }
+
+NodeState node() {
+  NodeState state;
+  Card card;
+  card.id = kCard;
+  card.memory = Bytes::gib(16);
+  EXPECT_TRUE(state.ledger.put_card(card));
+  return state;
+}
+
+/// What is taken of the card, in GiB, as `who` sees it.
+std::uint64_t taken(const Expected& expected, const NodeState& state, const std::string& who) {
+  const auto ahead = expected.ahead("n1", state, pod(who));
+  return (ahead ? ahead->ledger : state.ledger).find(kCard)->use.memory.count() >> 30U;
+}
+
+const Clock::Time kNow{std::chrono::seconds(100)};
+
+TEST(Expected, OthersSeeTheRoomAsTakenUntilItIsTooOld) {
+  Expected expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  EXPECT_EQ(taken(expected, node(), "b"), 4U);
+  EXPECT_EQ(taken(expected, node(), "a"), 0U);
+  EXPECT_FALSE(expected.ahead("n2", node(), pod("b")));
+  expected.expire(kNow + Expected::kFor - std::chrono::milliseconds(1));
+  EXPECT_EQ(taken(expected, node(), "b"), 4U);
+  expected.expire(kNow + Expected::kFor);
+  EXPECT_FALSE(expected.ahead("n1", node(), pod("b")));
+  EXPECT_EQ(expected.size(), 0U);
+}
+
+TEST(Expected, WhoIsSentElsewhereIsExpectedThereAlone) {
+  Expected expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  expected.expect(pod("a"), "n2", {slice("a", 4)}, kNow);
+  EXPECT_FALSE(expected.ahead("n1", node(), pod("b")));
+  EXPECT_TRUE(expected.ahead("n2", node(), pod("b")));
+  expected.forget(pod("a"));
+  EXPECT_FALSE(expected.ahead("n2", node(), pod("b")));
+  EXPECT_EQ(expected.size(), 0U);
+}
+
+TEST(Expected, WhoHasComeIsNotCountedTwice) {
+  Expected expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  NodeState there = node();
+  ASSERT_TRUE(there.ledger.add({slice("a", 4)}));
+  EXPECT_EQ(taken(expected, there, "b"), 4U);
+  EXPECT_FALSE(expected.ahead("n1", there, pod("b")));
+}
+
+TEST(Expected, WhoNoLongerFitsWillNotCome) {
+  Expected expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  expected.expect(pod("b"), "n1", {slice("b", 2)}, kNow);
+  NodeState there = node();
+  ASSERT_TRUE(there.ledger.add({slice("big", 14)}));
+  EXPECT_EQ(taken(expected, there, "c"), 16U);
+}
+
+}  // namespace
+}  // namespace carve
