@@ -221,7 +221,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
                [this](codec::EventNote note) { notices_.warn(std::move(note)); },
-               [this](const Owner& owner, const std::string& node) { return extender_.expected(owner, node); }}),
+               [this](const Owner& owner, const std::string& node) { return extender_.take_expected(owner, node); }}),
       bind_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
                    [this](std::string_view call) { return binder_.bind(call); },
                    [this](const std::string& address, std::string_view call) {

@@ -39,9 +39,9 @@ std::optional<std::vector<Slice>> Extender::placed_on(const Asked& asked, const 
   return std::move(*placed);
 }
 
-std::vector<Slice> Extender::expected(const Owner& owner, const std::string& node) const {
+std::vector<Slice> Extender::take_expected(const Owner& owner, const std::string& node) const {
   const std::lock_guard lock(mutex_);
-  return expected_.slices_for(owner, node);
+  return expected_.take(owner, node);
 }
 
 const FittingView* Extender::choose_ahead(Asked& asked) const {

@@ -51,8 +51,9 @@ class Extender {
   /// it needs for reasons of its own. A call that cannot be read drops all.
   [[nodiscard]] std::string preempt(std::string_view call) const;
 
-  /// What the pod will hold on that node by what prioritize said a moment ago; empty: nothing was said.
-  [[nodiscard]] std::vector<Slice> expected(const Owner& owner, const std::string& node) const;
+  /// What the pod will hold on that node by what prioritize said a moment ago; empty: nothing was said. For its
+  /// Binding, which takes over from here.
+  [[nodiscard]] std::vector<Slice> take_expected(const Owner& owner, const std::string& node) const;
 
  private:
   /// What the pod asks for, and which of the named nodes have it.

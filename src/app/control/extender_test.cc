@@ -119,12 +119,12 @@ TEST_F(Burst, WhoWasSentIsExpectedAndTheNextGoWhereRoomWillBe) {
 
 TEST_F(Burst, WhatItWasSentForIsToldToTheBinding) {
   EXPECT_EQ(sent("a", ask_, both_), "half");
-  const auto wish = ahead_.expected({OwnerKind::kPod, "a"}, "half");
+  EXPECT_TRUE(ahead_.take_expected({OwnerKind::kPod, "a"}, "idle").empty());
+  const auto wish = ahead_.take_expected({OwnerKind::kPod, "a"}, "half");
   ASSERT_EQ(wish.size(), 1U);
   EXPECT_EQ(wish[0].memory, Bytes::gib(3));
   EXPECT_EQ(wish[0].card, CardId("GPU-0"));
-  EXPECT_TRUE(ahead_.expected({OwnerKind::kPod, "a"}, "idle").empty());
-  EXPECT_TRUE(ahead_.expected({OwnerKind::kPod, "b"}, "half").empty());
+  EXPECT_TRUE(ahead_.take_expected({OwnerKind::kPod, "a"}, "half").empty());
 }
 
 TEST_F(Burst, NobodyIsRefusedForAGuess) {

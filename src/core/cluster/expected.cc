@@ -30,22 +30,28 @@ void Expected::expire(Clock::Time now) {
   }
 }
 
-std::vector<Slice> Expected::slices_for(const Owner& owner, std::string_view node) const {
-  const auto there = by_node_.find(node);
-  if (there == by_node_.end()) return {};
-  const auto room = there->second.find(owner);
-  return room == there->second.end() ? std::vector<Slice>() : room->second.slices;
+std::vector<Slice> Expected::take(const Owner& owner, std::string_view node) {
+  const auto known = by_owner_.find(owner);
+  if (known == by_owner_.end() || known->second != node) return {};
+  auto slices = std::move(by_node_.find(node)->second[owner].slices);
+  forget(owner);
+  return slices;
 }
 
-std::optional<NodeState> Expected::ahead(std::string_view node, const NodeState& state, const Owner& but) const {
+std::optional<NodeState> Expected::ahead(std::string_view node, const NodeState& state, const Owner& but) {
   const auto there = by_node_.find(node);
   if (there == by_node_.end()) return std::nullopt;
   std::optional<NodeState> ahead;
+  std::vector<Owner> come;
   for (const auto& [owner, room] : there->second) {
-    if (owner == but || !state.ledger.slices_of(owner).empty()) continue;
-    if (!ahead) ahead = state;
-    (void)ahead->ledger.add(room.slices);
+    if (!state.ledger.slices_of(owner).empty()) {
+      come.push_back(owner);
+    } else if (owner != but) {
+      if (!ahead) ahead = state;
+      (void)ahead->ledger.add(room.slices);
+    }
   }
+  for (const auto& owner : come) forget(owner);
   return ahead;
 }
 

@@ -28,12 +28,11 @@ class Expected {
   void expire(Clock::Time now);
 
   /// The node as it will be when those have come who are expected there, `but` apart; nullopt: nobody is. Who holds
-  /// there already has come. Who no longer fits will not.
+  /// there has come, and is expected no longer. Who no longer fits will not.
   ///   cost    a copy of the node, and add() per expected pod
-  [[nodiscard]] std::optional<NodeState> ahead(std::string_view node, const NodeState& state, const Owner& but) const;
-
-  /// What the owner will hold there; empty: it was not sent there.
-  [[nodiscard]] std::vector<Slice> slices_for(const Owner& owner, std::string_view node) const;
+  [[nodiscard]] std::optional<NodeState> ahead(std::string_view node, const NodeState& state, const Owner& but);
+  /// What the owner will hold there; empty: it was not sent there. It is expected no longer.
+  [[nodiscard]] std::vector<Slice> take(const Owner& owner, std::string_view node);
 
   [[nodiscard]] std::size_t size() const { return by_owner_.size(); }
 

@@ -19,7 +19,7 @@ NodeState node() {
 }
 
 /// What is taken of the card, in GiB, as `who` sees it.
-std::uint64_t taken(const Expected& expected, const NodeState& state, const std::string& who) {
+std::uint64_t taken(Expected& expected, const NodeState& state, const std::string& who) {
   const auto ahead = expected.ahead("n1", state, pod(who));
   return (ahead ? ahead->ledger : state.ledger).find(kCard)->use.memory.count() >> 30U;
 }
@@ -57,6 +57,16 @@ TEST(Expected, WhoHasComeIsNotCountedTwice) {
   ASSERT_TRUE(there.ledger.add({slice("a", 4)}));
   EXPECT_EQ(taken(expected, there, "b"), 4U);
   EXPECT_FALSE(expected.ahead("n1", there, pod("b")));
+  EXPECT_EQ(taken(expected, node(), "b"), 0U) << "it came and went";
+}
+
+TEST(Expected, WhatIsTakenIsExpectedNoLonger) {
+  Expected expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  EXPECT_TRUE(expected.take(pod("a"), "n2").empty());
+  EXPECT_EQ(expected.take(pod("a"), "n1"), std::vector<Slice>{slice("a", 4)});
+  EXPECT_TRUE(expected.take(pod("a"), "n1").empty());
+  EXPECT_EQ(expected.size(), 0U);
 }
 
 TEST(Expected, WhoNoLongerFitsWillNotCome) {
