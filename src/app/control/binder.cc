@@ -126,7 +126,10 @@ Result<void> Binder::write(const KnownPod& pod, const Reservation& room) {
       told(pod, room);
       return {};
     case Seen::kNever:
-      world_.model.release(room.node, room.owner);
+      if (watch_is_behind(room))
+        world_.model.settle(room.node, room.owner, Outcome::kUnknown);
+      else
+        world_.model.release(room.node, room.owner);
       break;
     case Seen::kUnbound:  // what the server has refused will not come; what it has not answered may
       world_.model.settle(room.node, room.owner, lost ? Outcome::kUnknown : Outcome::kFailed);
@@ -162,11 +165,14 @@ Binder::Seen Binder::look_at(const Reservation& room) {
   return ours ? Seen::kOurs : Seen::kNever;
 }
 
+bool Binder::watch_is_behind(const Reservation& room) const { return world_.model.pod(room.owner.uid) != nullptr; }
+
 void Binder::step() {
   const auto now = world_.clock.now();  // before the reads: what is read is at least as new
   for (const Reservation& room : world_.model.unsettled(now - kLook)) {
     const auto seen = look_at(room);
-    if (seen == Seen::kNever || (seen == Seen::kUnbound && now >= room.since + kForgotten)) {
+    const bool forgotten = now >= room.since + kForgotten;
+    if ((seen == Seen::kNever && (forgotten || !watch_is_behind(room))) || (seen == Seen::kUnbound && forgotten)) {
       ++released_;
       world_.model.release(room.node, room.owner);
       world_.log.info("room released: its write came to nothing",

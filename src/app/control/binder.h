@@ -24,7 +24,8 @@ namespace carve::control {
 /// read until it is certain:
 ///   - it is bound with our record: done; the watch will show it, and the room becomes the record's;
 ///   - it is bound otherwise, has ended, is gone, or is a namesake: the API server binds a pod once, and our Binding
-///     carries the UID, so ours cannot take effect any more: released;
+///     carries the UID, so ours cannot take effect any more: released, as soon as the watch knows of no such pod (it
+///     may yet tell that ours had taken effect before the pod went: its room is not to be given away before that);
 ///   - it is not bound: the request may still be on its way inside the server. A server gives no request longer than
 ///     its --request-timeout (60 s by default) and then cancels it; so what is not bound when read kForgotten after the
 ///     write began never will be by that write: released. Until then a repeated call for the same node writes the very
@@ -77,6 +78,8 @@ class Binder {
   enum class Seen : std::uint8_t { kNothing, kUnbound, kOurs, kNever };
   /// What the server says of a pod for which something is set aside. kNever: ours cannot take effect any more.
   Seen look_at(const Reservation& room);
+  /// Of a pod for which the server says kNever: the model still has it, so its end is yet to be told.
+  [[nodiscard]] bool watch_is_behind(const Reservation& room) const;
   void told(const KnownPod& pod, const Reservation& room);
 
   World world_;

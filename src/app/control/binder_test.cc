@@ -244,13 +244,41 @@ TEST_F(BinderTest, ANamesakeIsAnotherPod) {
   ASSERT_TRUE(cluster.settled());
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded});
   (void)binder.bind(call("a"));
-  cluster.api.set_stalled(false);
+  cluster.api.erase(pod_path("a"));
   cluster.api.put(pod_path("a"), pod_object({.uid = "other"}));
+  ASSERT_TRUE(cluster.settled());
   EXPECT_THAT(binder.bind(call("a")), ::testing::Not(kOk));
   cluster.clock.advance(3s);
   binder.step();
   EXPECT_EQ(reserved(), 0U);
   EXPECT_EQ(cluster.pod("a").node, "");
+}
+
+/// The watch is behind the server: it may yet tell that the pod was bound before it went. Until then, and while the pod
+/// lingers on its node after that, nobody else gets the room.
+TEST_F(BinderTest, RoomOfAPodThatIsGoneIsKeptUntilTheWatchSaysSo) {
+  ClusterModel model{{}, cluster.clock, cluster.log};
+  model.nodes().replace({*cluster.api.object("/api/v1/nodes/n1")});
+  std::vector<std::string> gpus = *cluster.api.list("/apis/elasticgpu.io/v1alpha1/gpus", {});
+  model.gpus().replace(gpus);
+  cluster.add("a", "16");
+  const auto pods = model.pods();
+  pods.replace({*cluster.api.object(pod_path("a"))});
+  Binder other({model, cluster.leader, cluster.api, cluster.clock, cluster.log, {},
+                [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; }, {}});
+  cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded, .done = true});
+  cluster.api.fail_next({.verb = "get", .path = "pods/a", .code = Code::kUnavailable});
+  EXPECT_THAT(other.bind(call("a")), ::testing::Not(kOk));
+  const auto bound = *cluster.api.object(pod_path("a"));
+  cluster.api.erase(pod_path("a"));
+  cluster.clock.advance(3s);
+  cluster.leader.step();
+  other.step();
+  EXPECT_EQ(model.figures().reserved, 1U) << "gone by the server's word, and the watch has said nothing";
+  pods.change({KubeChange::Kind::kPut, bound});
+  pods.change({KubeChange::Kind::kDeleted, bound});
+  EXPECT_EQ(model.figures().reserved, 0U);
+  EXPECT_EQ(model.figures().conflicts_seen, 0U);
 }
 
 TEST_F(BinderTest, APodWithoutCardsIsBoundWithoutARecord) {
