@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fmt/core.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -161,6 +162,7 @@ class Control {
   void filtered(const Owner& owner, const FitView& fit);
   std::string turned_away_elsewhere(std::string_view call);
   void tell_leader(const codec::TurnedAwayNote& note);
+  [[nodiscard]] std::uint64_t epochs_so_far() const;
   Result<std::string> ask_peer(const std::string& address, std::string_view path, std::string_view call);
   [[nodiscard]] std::function<const PolicyRow&(const control::KnownPod&, const std::string&)> card_policy() const;
 
@@ -214,7 +216,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       admission_(config.dialects(), {config.scheduler, config.visible}),
       certificates_(*apis_.watches, clock, log, names_of(options)),
       catch_up_(*apis_.watches, model_, clock),
-      leader_({*apis_.lease, clock, log, [this] { return model_.highest_epoch(); },
+      leader_({*apis_.lease, clock, log, [this] { return epochs_so_far(); },
                [this](std::uint64_t term) { return catch_up_(term); }},
               {options.space, "carve-control", identity_}),
       notices_(*apis_.watches, "", clock, log, "carve-control"),
@@ -262,6 +264,15 @@ void Control::tell_leader(const codec::TurnedAwayNote& note) {
   if (address.empty()) return;
   const auto told = ask_peer(address, control::kTurnedAway, codec::encode_turned_away(note));
   if (!told) log_.warn("the leader cannot be told of a pod that waits", {{"error", told.error().what}});
+}
+
+/// No epoch is used twice, not by an installation after another either: an API server was seen to hold a Lease that had
+/// been deleted against the records of the next one (deploy/control/leader-policy.yaml), for as long as it ran. Seconds
+/// since 2026 go faster than leaders can change, and fit the Lease's int32 until 2094.
+std::uint64_t Control::epochs_so_far() const {
+  constexpr Clock::WallTime kBegin{std::chrono::seconds(1'767'225'600)};
+  const auto since = std::chrono::duration_cast<std::chrono::seconds>(clock_.wall_now() - kBegin).count();
+  return std::max(model_.highest_epoch(), static_cast<std::uint64_t>(std::max<std::int64_t>(since, 0)));
 }
 
 Result<std::string> Control::ask_peer(const std::string& address, std::string_view path, std::string_view call) {

@@ -83,6 +83,8 @@ class Placing:
     # --- what is installed -------------------------------------------------------------------------------------------
 
     def install(self):
+        # A scenario before may have left the class that maps nvidia.com/gpu: kube-scheduler would look for claims' devices.
+        self.kubectl("delete", "--ignore-not-found", "-f", DEPLOY / "device-classes.yaml")
         self.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY / "control/cluster.yaml",
                      "-f", DEPLOY / "control/control-rbac.yaml")
         wait_for("the GPU kind is served", 20, self.serves_gpus)
