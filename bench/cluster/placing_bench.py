@@ -55,6 +55,7 @@ def pod(turn, index, system):
             "metadata": {"name": f"{system}-{turn}-{index:05}", "namespace": "default",
                          "labels": {placing.LABEL: "true"}},
             "spec": {"schedulerName": "carve-scheduler", "automountServiceAccountToken": False,
+                     "nodeSelector": {placing.LABEL: "true"},
                      "tolerations": [{"operator": "Exists"}],
                      "containers": [{"name": "main", "image": "none", "resources": {"limits": ASKS[system]}}]}}
 

@@ -400,8 +400,7 @@ class Failures(ControlTest):
         name = identity.partition("_")[0]
         status = self.kube.get("Pod", name, carve.NAMESPACE)["status"]["containerStatuses"][0]
         container = status["containerID"].partition("://")[2]
-        found = [int(process.name) for process in Path("/proc").glob("[0-9]*")
-                 if container in (process / "cgroup").read_text()]
+        found = self.pids_of(container)
         self.assertEqual(len(found), 1)
         return found[0]
 

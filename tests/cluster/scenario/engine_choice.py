@@ -105,6 +105,7 @@ def pod_of(index, random_):
     return {"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": f"choice-{index:03}", "namespace": "default", "labels": {placing.LABEL: "true"}},
             "spec": {"schedulerName": "carve-scheduler", "automountServiceAccountToken": False,
+                     "nodeSelector": {placing.LABEL: "true"},        # the ring's own node may have cards, too
                      "containers": containers, "tolerations": [{"operator": "Exists"}]}}
 
 
