@@ -25,7 +25,8 @@ class ReadApi : public ::testing::Test {
   }
   std::vector<std::string> holders() {
     std::vector<std::string> names;
-    for (const auto& holder : view_of(model).cards.at(0).holders) names.push_back(codec::name_of(holder));
+    const auto view = view_of(model);
+    for (const auto& holder : view.cards.at(0).holders) names.push_back(codec::name_of(holder));
     return names;
   }
   ManualClock clock;
