@@ -76,9 +76,9 @@ int print(const std::string& json, const std::string& output) {
   return kExitOk;
 }
 
-/// Asks and prints. `ask` gets the access, `render` the answer and the output's name.
-template <class Ask, class Render>
-int answer(const ClusterOptions& options, const Ask& ask, const Render& render) {
+/// Opens the API server and learns how this installation reads requests and chooses cards; `use` gets both.
+template <class Use>
+int with_cluster(const ClusterOptions& options, const Use& use) {
   SystemClock clock;
   Log log;
   const auto file = kubeconfig_of(options.kubeconfig);
@@ -87,12 +87,19 @@ int answer(const ClusterOptions& options, const Ask& ask, const Render& render) 
   const ClusterConfig config = config_of(**api);
   const auto policy = policy_named(config.policy);
   if (!policy) return report(policy.error());
-  const auto answered =
-      ask(cli::ClusterAccess{**api, clock, log, config.dialects(), placement_of_cluster(**api, **policy)});
-  if (!answered) return report(answered.error());
-  if (options.output == "json" || options.output == "yaml") return print(codec::to_json(*answered), options.output);
-  std::printf("%s", render(*answered).c_str());
-  return kExitOk;
+  return use(cli::ClusterAccess{**api, clock, log, config.dialects(), placement_of_cluster(**api, **policy)}, config);
+}
+
+/// Asks and prints. `ask` gets the access, `render` the answer and the output's name.
+template <class Ask, class Render>
+int answer(const ClusterOptions& options, const Ask& ask, const Render& render) {
+  return with_cluster(options, [&](const cli::ClusterAccess& access, const ClusterConfig&) {
+    const auto answered = ask(access);
+    if (!answered) return report(answered.error());
+    if (options.output == "json" || options.output == "yaml") return print(codec::to_json(*answered), options.output);
+    std::printf("%s", render(*answered).c_str());
+    return kExitOk;
+  });
 }
 
 }  // namespace
@@ -116,23 +123,16 @@ int top_cluster(const ClusterOptions& options, const ViewOptions& how) {
 }
 
 int doctor_cluster(const ClusterOptions& options) {
-  SystemClock clock;
-  Log log;
-  const auto file = kubeconfig_of(options.kubeconfig);
-  auto api = kube::open(file, clock, log);
-  if (!api) return report(fail_in("kubeconfig " + file, api.error()).value());
-  const ClusterConfig config = config_of(**api);
-  const auto policy = policy_named(config.policy);
-  if (!policy) return report(policy.error());
-  const auto facts =
-      cli::look_at_cluster({**api, clock, log, config.dialects(), control::rules_of(**policy)}, config.scheduler);
-  if (!facts) return report(facts.error());
-  const auto findings = cli::diagnose_cluster(*facts);
-  if (options.output == "json")
-    std::printf("%s\n", codec::to_json(findings).c_str());
-  else
-    std::printf("%s", cli::render_findings(findings, std::nullopt).c_str());
-  return cli::anything_wrong(findings) ? kExitFailed : kExitOk;
+  return with_cluster(options, [&](const cli::ClusterAccess& access, const ClusterConfig& config) {
+    const auto facts = cli::look_at_cluster(access, config.scheduler);
+    if (!facts) return report(facts.error());
+    const auto findings = cli::diagnose_cluster(*facts);
+    if (options.output == "json")
+      std::printf("%s\n", codec::to_json(findings).c_str());
+    else
+      std::printf("%s", cli::render_findings(findings, std::nullopt).c_str());
+    return cli::anything_wrong(findings) ? kExitFailed : kExitOk;
+  });
 }
 
 int explain_pod(const ClusterOptions& options) {
