@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -17,9 +18,10 @@ using ::testing::UnorderedElementsAre;
 namespace files = std::filesystem;
 
 struct KeepFiles : ::testing::Test {
-  const std::string root = ::testing::TempDir() + "/keep_files";
+  const std::string root = ::testing::TempDir() + "/keep_files-" + std::to_string(::getpid());
   const std::string from = root + "/from";
   const std::string to = root + "/to";
+  ~KeepFiles() override { files::remove_all(root); }
   KeepFiles() {
     files::remove_all(root);
     files::create_directories(from + "/..2026");
