@@ -9,7 +9,7 @@
 namespace carve::control {
 namespace {
 
-constexpr std::int64_t kMost = 10;      // extender scores go from 0 to 10
+constexpr std::int64_t kMost = 10;     // extender scores go from 0 to 10
 constexpr std::int64_t kCrowded = -1;  // below every score of a node that fits
 
 }  // namespace
@@ -120,7 +120,7 @@ std::string Extender::preempt(std::string_view call) const {
     const auto node = cluster->find(proposed.first);
     if (node == cluster->end()) return true;
     const NodeState& state = *node->second;
-    if (std::binary_search(state.reserved.begin(), state.reserved.end(), owner)) return false;
+    if (is_reserved_for(state, owner)) return false;
     Ledger rest = *SeenLedger(state, owner, args->priority);
     for (const auto& uid : proposed.second.uids) rest.remove_owner({OwnerKind::kPod, uid});
     return !place_pod(rest, state.links, owner, *parts, *policy.on(state.labels).card).has_value();

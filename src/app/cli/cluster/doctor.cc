@@ -108,7 +108,8 @@ void look_at_cards(const ClusterFacts& facts, Findings& out) {
     if (!gpu.card.health.ok)
       add(out, Severity::kError, "card-unhealthy", fmt::format("node {}: card {} is unhealthy", gpu.node, gpu.index),
           gpu.card.health.reason,
-          fmt::format("nothing new starts on it; {} hold it", gpu.holders.empty() ? "none" : "carve inspect: who"));
+          gpu.holders.empty() ? "nothing new starts on it; nobody holds it"
+                              : "nothing new starts on it; carve inspect says who holds it");
   }
   for (const auto& [node, conflict] : facts.conflicts)
     add(out, Severity::kError, "conflict", fmt::format("node {}: more is promised than there is", node),
