@@ -24,6 +24,7 @@ enum class WelcomeStatus : std::uint32_t {
   kNoFreeSlot = 2,      // 1,024 library instances already
   kRevoked = 3,         // the slice is gone
   kMalformed = 4,       // not a Hello
+  kForeign = 5,         // not in the slice's cgroup
 };
 
 struct Hello {

@@ -7,10 +7,11 @@ include(GoogleTest)
 add_custom_target(unit_tests)
 add_custom_target(fuzzers)
 
-# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60])
+# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60] [ALONE])
+# ALONE: it measures shares in real time, so nothing runs beside it.
 # Every gtest case is one ctest test, so that the closing line counts what really ran.
 function(carve_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "LABEL;TIMEOUT" "SOURCES;USES" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -23,7 +24,7 @@ function(carve_test name)
     add_dependencies(unit_tests ${name})
   endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+                       PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
 endfunction()
 
 # carve_fuzzer(quantity_fuzz SOURCES quantity_fuzz.cc USES carve_core): built under the fuzz preset only;

@@ -21,6 +21,7 @@
 //   gate.leave(lane, p) → a segment to close (end marker on `stream`) or none
 // and one helper thread per process, for each closed segment whose end marker has passed:
 //   gate.completed(segment, begin, end, now)
+// What ended is told to a gate by one thread at a time, completed() and abandoned() alike: the caller's lock.
 namespace carve::lease {
 
 /// Work of one thread on one stream between two markers.

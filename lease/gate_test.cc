@@ -4,8 +4,12 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "lease/memory_account.h"
+#include "lease/observe.h"
 
 namespace carve::lease {
 namespace {
@@ -218,6 +222,7 @@ TEST(Gate, ThreadsOnOneMappingLeaveNothingInFlight) {
   w.gate.costs().learn(kKey, kMs / 10);
   w.allow(abi::LeaseMode::kSolo, ~0ULL, 4'000'000);
   std::atomic<std::uint64_t> clock = w.now;
+  std::mutex queue;  // what ended is reported by one at a time, as the library does under its queue's lock
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -225,16 +230,140 @@ TEST(Gate, ThreadsOnOneMappingLeaveNothingInFlight) {
       for (int i = 0; i < 5000; ++i) {
         const Passage p = w.gate.enter(lane, kKey, t + 1, [&] { return clock.load(); });
         Segment segment;
-        if (p.verdict == Verdict::kGo && w.gate.leave(lane, p, &segment)) w.gate.abandoned(segment, ++clock);
+        if (p.verdict != Verdict::kGo || !w.gate.leave(lane, p, &segment)) continue;
+        const std::lock_guard lock(queue);
+        w.gate.abandoned(segment, ++clock);
       }
       Segment rest;
       w.gate.close_stale(lane, clock, &rest);
-      if (w.gate.close_stale(lane, clock, &rest)) w.gate.abandoned(rest, ++clock);
+      if (!w.gate.close_stale(lane, clock, &rest)) return;
+      const std::lock_guard lock(queue);
+      w.gate.abandoned(rest, ++clock);
     });
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(w.slot().inflight_ns.raw, 0U);
   EXPECT_EQ(w.slot().busy.raw, 0U);
+}
+
+/// Both pages with everybody on them at once: a thread that does what the arbiter does, and processes (a slot and a
+/// gate each) of two threads that launch and allocate until the slice is revoked.
+class Both {
+ public:
+  static constexpr std::uint64_t kLargestLimit = 128 << 20;
+  static constexpr std::uint32_t kProcesses = 3;
+
+  Both() {
+    grant->rate_ppm.raw = 300'000;
+    grant->memory_limit.raw = kLargestLimit;
+    grant->high_slot.raw = account->high_slot.raw = kProcesses;
+    grant->heartbeat_ns.raw = clock;
+    for (std::uint32_t i = 0; i < kProcesses; ++i) {
+      gates[i].attach(grant.get(), account.get(), &account->slots[i]);
+      gates[i].costs().learn(kKey, kMs / 10);
+    }
+  }
+
+  /// As src/app/arbiter does it: reads all slots, then writes the words of a grant and the lease word last.
+  void arbiter(int rounds) {
+    std::uint64_t last = clock;
+    for (int round = 1; round <= rounds; ++round) {
+      const std::uint64_t now = clock += kMs / 2;
+      const Observation seen = observe(*account, last, now);
+      last = now;
+      impossible += seen.inflight_ns > kMostInflightNs || seen.edge_ns > now ? 1 : 0;
+      wanted += seen.want ? 1 : 0;
+      grant->heartbeat_ns.store_relaxed(now);
+      grant->rate_ppm.store_relaxed(300'000);
+      grant->memory_limit.store_relaxed(round % 3 == 0 ? kLargestLimit / 2 : kLargestLimit);
+      grant->overhead_bytes.store_relaxed(static_cast<std::uint64_t>(round % 5) << 20);
+      grant->end_ns.store_relaxed(now + 2 * kMs);
+      grant->credit_us.store_relaxed(2'000);
+      constexpr abi::LeaseMode kModes[] = {abi::LeaseMode::kLease, abi::LeaseMode::kBlocked, abi::LeaseMode::kSolo};
+      const auto epoch = static_cast<std::uint32_t>(round);
+      grant->lease.store_release(static_cast<std::uint32_t>(kModes[round % 3]) | epoch << 2);
+      std::this_thread::yield();
+    }
+    grant->lease.store_release(static_cast<std::uint32_t>(abi::LeaseMode::kBlocked));
+    grant->revoked.store_relaxed(1);
+  }
+
+  void client(std::uint32_t process, std::uint64_t stream) {
+    Gate& gate = gates[process];
+    Lane lane;
+    Segment segment;
+    for (bool waits = false, refused = false; !refused;) {
+      allocate(account->slots[process]);
+      const Passage p = gate.enter(lane, kKey, stream, [&] { return clock.load(); });
+      refused = p.verdict == Verdict::kRefuse;
+      const bool waited = waits;
+      waits = p.verdict == Verdict::kWaitGrant;
+      if (waits && !waited) static_cast<void>(gate.starts_waiting());
+      if (waited && !waits) gate.left_waiting();
+      if (p.verdict == Verdict::kGo) {
+        ++launches;
+        if (gate.leave(lane, p, &segment)) abandon(process, segment);
+      } else {
+        std::this_thread::yield();
+      }
+    }
+    gate.close_stale(lane, clock, &segment);
+    if (gate.close_stale(lane, clock, &segment)) abandon(process, segment);
+    gate.give_credit_back(lane, clock);
+  }
+
+  std::unique_ptr<abi::GrantPage> grant = std::make_unique<abi::GrantPage>();
+  std::unique_ptr<abi::AccountPage> account = std::make_unique<abi::AccountPage>();
+  Gate gates[kProcesses];
+  std::atomic<std::uint64_t> clock{1'000 * kMs};
+  std::atomic<std::uint64_t> launches{0}, granted{0}, most_granted{0}, refusals{0};
+  std::uint64_t impossible = 0, wanted = 0;  // the arbiter's thread's
+
+ private:
+  void abandon(std::uint32_t process, const Segment& segment) {
+    const std::lock_guard lock(queues[process]);
+    gates[process].abandoned(segment, clock);
+  }
+
+  void allocate(abi::AccountSlot& slot) {
+    constexpr std::uint64_t kBytes = 40 << 20;
+    MemoryAccount memory(*grant, *account, slot);
+    if (!memory.reserve(kBytes)) {
+      ++refusals;
+      return;
+    }
+    const std::uint64_t now = granted += kBytes;
+    for (std::uint64_t most = most_granted; most < now && !most_granted.compare_exchange_weak(most, now);) {
+    }
+    granted -= kBytes;
+    memory.release(kBytes);
+  }
+
+  std::mutex queues[kProcesses];
+};
+
+// The whole protocol of the pages under the thread sanitizer, the arbiter's half too.
+TEST(Gate, AnArbiterAndItsClientsOnTheSamePages) {
+  Both both;
+  std::vector<std::thread> clients;
+  for (std::uint32_t process = 0; process < Both::kProcesses; ++process) {
+    for (std::uint64_t stream = 1; stream <= 2; ++stream)
+      clients.emplace_back([&both, process, stream] { both.client(process, stream); });
+  }
+  std::thread arbiter([&both] { both.arbiter(2'000); });
+  arbiter.join();
+  for (auto& client : clients) client.join();
+  EXPECT_EQ(both.impossible, 0U);
+  EXPECT_GT(both.launches, 0U);
+  EXPECT_GT(both.wanted, 0U);
+  EXPECT_GT(both.most_granted, 0U);
+  EXPECT_LE(both.most_granted, Both::kLargestLimit);
+  for (std::uint32_t i = 0; i < Both::kProcesses; ++i) {
+    EXPECT_EQ(both.account->slots[i].inflight_ns.raw, 0U) << i;
+    EXPECT_EQ(both.account->slots[i].busy.raw, 0U) << i;
+    EXPECT_EQ(both.account->slots[i].want.raw, 0U) << i;
+    EXPECT_EQ(both.account->slots[i].used_bytes.raw, 0U) << i;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // process and take turns, so that what the machine does to one it does to the other; a figure is the median of
 // nine differences. The driver underneath is a stub that returns at once: on a real one the same nanoseconds
 // come on top of microseconds. Prints one line per figure; --check fails beyond 1.5 times the budget.
+// --budget-scale X: of budgets X times as large, to see that --check can fail. --processes N: only that many.
 #include <dlfcn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -173,11 +174,13 @@ Figure compare(const Calls& bare, const Calls& through, int count, int threads, 
 
 bool failed = false;
 bool checking = false;
+double budget_scale = 1;
+int only_processes = 0;  // 0: all
 
 /// `budget_ns` 0: printed, not judged.
 void print(const char* what, const char* slice, int threads, int processes, int live, Figure figure,
            double budget_ns) {
-  const bool over = budget_ns > 0 && figure.difference > 1.5 * budget_ns;
+  const bool over = budget_ns > 0 && figure.difference > 1.5 * budget_ns * budget_scale;
   std::printf("%-18s %-9s %7d %9d %10d %9.1f %+9.1f %9s%s\n", what, slice, threads, processes, live, figure.bare,
               figure.difference, budget_ns > 0 ? std::to_string(static_cast<int>(budget_ns)).c_str() : "-",
               over ? "  OVER" : "");
@@ -332,10 +335,30 @@ void measure(bool limited, int processes) {
   failed = failed || !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
+/// False: an argument that is none, or a scale or number that is not above 0.
+bool read_arguments(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--check") == 0) {
+      checking = true;
+    } else if (std::strcmp(argv[i], "--budget-scale") == 0 && i + 1 < argc) {
+      budget_scale = std::strtod(argv[++i], nullptr);
+    } else if (std::strcmp(argv[i], "--processes") == 0 && i + 1 < argc) {
+      only_processes = std::atoi(argv[++i]);
+      if (only_processes != 1 && only_processes != 4 && only_processes != 64) return false;
+    } else {
+      return false;
+    }
+  }
+  return budget_scale > 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  checking = argc > 1 && std::strcmp(argv[1], "--check") == 0;
+  if (!read_arguments(argc, argv)) {
+    std::fprintf(stderr, "usage: carve-bench-calls [--check] [--budget-scale X] [--processes N]\n");
+    return 2;
+  }
   const std::string problem =
       carve::preload::testing::enter_sandbox({CARVE_LIBRARY, CARVE_STUB, CARVE_STUB, CARVE_STUB});
   if (!problem.empty()) {
@@ -349,7 +372,9 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   for (const bool limited : {false, true}) {
     for (const int processes : {1, 4, 64}) {
-      measure(limited, processes);
+      if (only_processes == 0 || only_processes == processes) {
+        measure(limited, processes);
+      }
     }
   }
   if (checking) {

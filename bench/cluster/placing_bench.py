@@ -11,7 +11,9 @@ process per turn:
 
 When a pod was created and bound is taken from the API server's audit log (microseconds), CPU from /proc/PID/stat, what
 control refused from its metrics. At the end of each turn of Carve every card is added up from the pods' records: a card
-that is over ends the run with 1. Systems are compared within one run only.
+that is over ends the run with 1. Systems are compared within one run only. A conflict is a pod that control sent to a node
+and, at its bind, refused there. With --check the run ends with 1 where a system of ours is slower than 0.9 x stock, or
+control takes more CPU per pod than it may: 0.5 ms up to 100 nodes, 1 ms above (medians over the turns).
 """
 import argparse
 import json
@@ -33,6 +35,8 @@ from ring.process import stop  # noqa: E402
 ASKS = {"stock": {"nvidia.com/gpu": "1"}, "carve": {"nvidia.com/gpu": "1"},
         "fraction": {"elasticgpu.io/gpu-memory": "8192", "elasticgpu.io/gpu-core": "10"}}
 WORKERS, PROCESSES = 16, 4
+LEAST = 0.9                             # of the stock scheduler's pods/s
+MOST_CPU = ((100, 0.5), (None, 1.0))    # up to so many nodes, control's CPU per pod in ms
 CARD = 80 << 30
 
 
@@ -118,7 +122,8 @@ def one_turn(turn, system, pods):
     pids = {name: bench.ring.state.pid(process) for name, process in names.items()}
     time.sleep(5)       # its caches fill
     outcomes = [f'carve_control_bindings_total{{outcome="{outcome}"}}' for outcome in ("refused", "failed", "unknown")]
-    before = {line: bench.metric(line) for line in outcomes} if through_carve else {}
+    accepted = 'carve_control_connections_total{port="https",what="accepted"}'
+    before = {line: bench.metric(line) for line in (*outcomes, accepted)} if through_carve else {}
     audit = Audit(bench.ring)
     used = {name: cpu(pid) for name, pid in pids.items()}
     in_processes([pod(turn, index, system) for index in range(pods)], lambda kube, made: kube.create(made))
@@ -138,7 +143,9 @@ def one_turn(turn, system, pods):
              **{f"{name}_cpu_ms_per_pod": 1e3 * seconds / pods for name, seconds in used.items()}}
     if through_carve:
         found["control_peak_mib"] = resident_mib(pids["control"])
-        found.update({line.split('"')[1]: bench.metric(line) - before[line] for line in outcomes})
+        since = {line.split('"')[1]: bench.metric(line) - before[line] for line in outcomes}
+        found.update({"conflicts": since.pop("refused"), **since})
+        found["connections_per_pod"] = (bench.metric(accepted) - before[accepted]) / pods
         too_full = over(bench.kube.list("Pod", labelSelector=placing.LABEL))
         if too_full:
             raise SystemExit(f"bench: {len(too_full)} cards were given away more than once over: {too_full[:3]}")
@@ -153,6 +160,23 @@ def shown(found):
     return f"{found['system']:9}" + "  ".join(f"{key} {value:.3g}" for key, value in rest.items())
 
 
+def missed(figures, nodes) -> list:
+    """Of all turns, what is beyond a budget, in words."""
+    def median(system, key):
+        values = [one[key] for one in figures if one["system"] == system]
+        return statistics.median(values) if values else None
+    most = next(cpu for upto, cpu in MOST_CPU if upto is None or nodes <= upto)
+    found = []
+    stock = median("stock", "pods_per_s")
+    for system in ("carve", "fraction"):
+        rate, used = median(system, "pods_per_s"), median(system, "control_cpu_ms_per_pod")
+        if stock and rate and rate < LEAST * stock:
+            found.append(f"{system}: {rate / stock:.2f} x the stock scheduler's pods/s, at least {LEAST} is asked for")
+        if used is not None and used > most:
+            found.append(f"{system}: control took {used:.2f} ms of CPU per pod, at most {most} is asked for at {nodes} nodes")
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000)
@@ -161,6 +185,7 @@ def main():
     parser.add_argument("--turns", type=int, default=1, help="each system this often, in turns")
     parser.add_argument("--systems", default="stock,carve,fraction")
     parser.add_argument("--json", type=Path, help="one line per turn, for docs/measurements")
+    parser.add_argument("--check", action="store_true", help="exit code 1 when a budget is missed")
     options = parser.parse_args()
     for name in ("scheduler", "controller-manager"):
         stop(bench.ring.state, name, grace=5)
@@ -181,6 +206,10 @@ def main():
         ours = [one["pods_per_s"] for one in all_ if one["system"] == system]
         if stock and ours:
             print(f"{system}: {statistics.median(ours) / statistics.median(stock):.2f} x the stock scheduler's pods/s")
+    beyond = missed(all_, options.nodes)
+    print("\n".join(beyond), flush=True)
+    if options.check and beyond:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -93,9 +93,9 @@ struct Figures {
 };
 
 int run(std::size_t nodes, int calls, bool check) {
-  auto cluster = std::make_shared<ClusterState>();
-  for (std::size_t i = 0; i < nodes; ++i)
-    (*cluster)[name_of(i)] = node(i);
+  ClusterState::Nodes all;
+  for (std::size_t i = 0; i < nodes; ++i) all[name_of(i)] = node(i);
+  const auto cluster = std::make_shared<const ClusterState>(all);
   const auto rules = std::make_shared<const PlacementRules>();
   const control::Extender extender({}, [rules] { return rules; }, [cluster] { return cluster; });
   const std::string call = call_of(nodes);

@@ -102,13 +102,14 @@ void bench_book_and_free(benchmark::State& state) {
 
 /// All nodes of a cluster, as a filter call asks: every one that fits, and why the others do not.
 void bench_fit(benchmark::State& state) {
-  ClusterState cluster;
+  ClusterState::Nodes nodes;
   std::vector<std::string> names;
   const auto node = std::make_shared<const NodeState>(NodeState{machine(8, 4), {}, {}, {}});
   for (std::int64_t i = 0; i < state.range(0); ++i) {
     names.push_back("node-" + std::to_string(10000 + i));
-    cluster[names.back()] = node;
+    nodes[names.back()] = node;
   }
+  const ClusterState cluster(nodes);
   const Owner owner{OwnerKind::kPod, "bench"};
   const std::vector<PartRequest> parts = {{"main", Phase::kRun, fraction()}};
   for (auto _ : state) benchmark::DoNotOptimize(fit(cluster, owner, parts, names, kPolicies[0]));

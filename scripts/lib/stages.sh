@@ -5,26 +5,38 @@ passed=0 failed=0 skipped=0
 failures=()
 skips=()
 repeated=()
+seeds=()
 last_words=$(mktemp "${TMPDIR:-/tmp}/carve-test.XXXXXX")
+convictions=$(mktemp "${TMPDIR:-/tmp}/carve-convictions.XXXXXX")
 
+# No processor is slow enough to excuse a failure here: rooms without real time, and what reads the tree.
+pure='^(core|codec|lease|app)_|^tools/|_is_current$'
 # Not under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
 not_under_asan='NoWayOfLoadingLeadsPastIt|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little'
 # Under ASan in scripts/soak only: minutes of what scripts/test runs without it, over code that shorter tests run with it.
 slow_under_asan='journal_kills|kill_points|isolation_share|isolation_trace|attacks/table|shares_and_limits_hold'
 
-# ctest_stage PRESET SELECTION: all tests of build/PRESET that SELECTION (ctest's own flags) picks.
+# ctest_stage PRESET TRIES SELECTION: all tests of build/PRESET that SELECTION (ctest's own flags) picks.
 #
-# Tests of shares in real time can miss a bound when something else takes the machine's two cores for a moment: a
-# test that fails may run twice more, and is named in the closing lines when it needed that.
+# TRIES: once; three-times, every test; again. Tests in real time (shares, rings, real processes) can miss a bound when
+# something else takes the machine's two cores for a moment: `again` lets one that fails run twice more, and the closing
+# lines name it. That is no way out for what must never happen: what the rings' independent checkers find wrong
+# (RingTest.acquit) fails the run whatever a later try says.
 ctest_stage() {
-  local preset=$1 selection=$2 report log
+  local preset=$1 tries=$2 selection=$3 report log repeat
+  case "$tries" in
+    once) repeat= ;;
+    again) repeat="--repeat until-pass:3" ;;
+    three-times) repeat="--repeat until-fail:3" ;;
+    *) die "ctest_stage: tries \"$tries\"; legal are once, again, three-times" ;;
+  esac
   report=$CARVE_ROOT/build/$preset/results.xml
   log=$CARVE_ROOT/build/$preset/test.log
   say "testing ($preset)"
   rm -f "$report"
   # shellcheck disable=SC2086
   (cd "$CARVE_ROOT/build/$preset" &&
-   ctest --output-on-failure --timeout 600 -j "$(nproc)" --repeat until-pass:3 --output-junit "$report" $selection) |
+   CARVE_CONVICTIONS=$convictions ctest --output-on-failure --timeout 600 -j "$(nproc)" $repeat --output-junit "$report" $selection) |
     tee "$log"
   [ -s "$report" ] || { failed=$((failed + 1)); failures+=("$preset: no test report"); return; }
   while IFS=$'\t' read -r state name reason; do
@@ -39,6 +51,7 @@ ctest_stage() {
   while read -r name; do repeated+=("$preset: $name"); done < <(
     awk '/Test +#[0-9]+: /{n=$0; sub(/.*Test +#[0-9]+: /,"",n); sub(/ \.\.\..*/,"",n)
          if (/Failed|Timeout|SEGFAULT|Abort/) bad[n]=1; else if (/Passed/ && bad[n]) print n}' "$log")
+  while read -r seed; do seeds+=("$preset: $seed"); done < <(grep -o 'CARVE_[A-Z]*_SEED=[0-9]*' "$log" | sort -u)
 }
 
 # bench_stage: the cost benchmark against 1.5 times its budgets (design: budgets), once more when noisy.
@@ -56,14 +69,28 @@ bench_stage() {
   fi
 }
 
+# placing_stage: pods per second beside the stock scheduler, on a ring of its own without nodes; of the medians of three turns.
+placing_stage() {
+  say "placing pods on 100 simulated nodes, beside the stock scheduler (release build, this machine)"
+  if CARVE_RING=soak-bench "$CARVE_ROOT/tests/cluster/up" --again --nodes 0 --build "$CARVE_ROOT/build/release" &&
+    CARVE_RING=soak-bench python3 "$CARVE_ROOT/bench/cluster/placing_bench.py" --nodes 100 --pods 600 --turns 3 --check; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1)); failures+=("bench: placing_bench.py --nodes 100 --pods 600 --turns 3 --check")
+  fi
+  CARVE_RING=soak-bench "$CARVE_ROOT/tests/cluster/down"
+}
+
 # summary SECONDS: the closing lines; exits non-zero when a test failed or none ran. What failed says once more why: a
 # log of which only the end is kept must be enough to begin with.
 summary() {
   echo
   [ ! -s "$last_words" ] || cat "$last_words"
-  rm -f "$last_words"
+  while read -r found; do failed=$((failed + 1)); failures+=("a checker found: $found"); done <"$convictions"
+  rm -f "$last_words" "$convictions"
   [ ${#skips[@]} -eq 0 ] || { echo "skipped, and why:"; printf '  %s\n' "${skips[@]}"; }
   [ ${#repeated[@]} -eq 0 ] || { echo "passed only when run again:"; printf '  %s\n' "${repeated[@]}"; }
+  [ ${#repeated[@]} -eq 0 ] || [ ${#seeds[@]} -eq 0 ] || { echo "seeds of tries that failed:"; printf '  %s\n' "${seeds[@]}"; }
   [ ${#failures[@]} -eq 0 ] || { echo "failed:"; printf '  %s\n' "${failures[@]}"; }
   echo "took $(($1 / 60)) min $(($1 % 60)) s on $(nproc) cores"
   echo "$passed passed, $failed failed, $skipped skipped"

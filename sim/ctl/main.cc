@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/model/driver_version.h"
 #include "sim/model/profiles.h"
 #include "sim/protocol/client.h"
 
@@ -87,6 +88,7 @@ int account(Connection& connection) {
                     {"explicit_high_bytes", num(r.explicit_high)},
                     {"granule_bytes", num(r.granule_bytes)},
                     {"context_bytes", num(r.context_bytes)},
+                    {"module_bytes", num(r.module_bytes)},
                     {"gpu_ns", num(r.gpu_ns)},
                     {"copy_ns", num(r.copy_ns)},
                     {"launches", num(r.launches)},
@@ -115,6 +117,13 @@ int groups(Connection& connection) {
   return 0;
 }
 
+/// As the kernel writes it: domain, bus, device, function.
+std::string bus_id(const CardFacts& card) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", card.pci_domain, card.pci_bus, card.pci_device);
+  return text;
+}
+
 int cards(Connection& connection) {
   std::vector<CardTruthRecord> records;
   if (connection.list(Op::kCards, 0, 0, 0, &records) != Status::kOk) return 1;
@@ -126,7 +135,11 @@ int cards(Connection& connection) {
     rows.push_back({{"card", num(r.card)},
                     {"uuid", quoted(r.uuid)},
                     {"model", quoted(std::string(machine.model->name).c_str())},
+                    {"numa", num(machine.cards[r.card].numa_node)},
+                    {"pci_bus_id", quoted(bus_id(machine.cards[r.card]).c_str())},
+                    {"driver_version", quoted(kDriverVersionText)},
                     {"total_bytes", num(r.total_bytes)},
+                    {"reserved_bytes", num(machine.model->reserved_bytes)},
                     {"used_bytes", num(r.used_bytes)},
                     {"explicit_bytes", num(r.explicit_bytes)},
                     {"context_bytes", num(r.context_bytes)},

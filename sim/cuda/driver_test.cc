@@ -518,6 +518,61 @@ TEST(Driver, ContextsAreChargedAndTakeTheirMemoryWithThem) {
   });
 }
 
+std::string image_with_globals(const std::string& bytes) {
+  return ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 big[" + bytes +
+         "];\n.visible .global .u32 small;\n.visible .entry carve_fill()\n{\n ret;\n}\n";
+}
+std::uint64_t of_modules() { return account(getpid()).module_bytes; }
+
+TEST(Driver, AModulesGlobalsAreTakenAtItsLoadingByTheDriverItself) {
+  in_child([] {
+    use_card();
+    const std::uint64_t before = used(0);
+    const std::string image = image_with_globals("67108864");
+    void* module = nullptr;
+    ASSERT_EQ(cu("cuModuleLoadData", &module, image.c_str()), kOk);
+    EXPECT_EQ(of_modules(), 64 * kMiB + 512);  // before anybody asked where they are
+    EXPECT_EQ(used(0) - before, 66 * kMiB);
+    EXPECT_EQ(account(getpid()).explicit_high, 0U);
+    Ptr p = 0, again = 0;
+    std::size_t bytes = 0;
+    ASSERT_EQ(cu("cuModuleGetGlobal_v2", &p, &bytes, module, "big"), kOk);
+    ASSERT_EQ(cu("cuModuleGetGlobal_v2", &again, &bytes, module, "big"), kOk);
+    EXPECT_TRUE(p == again && bytes == 64 * kMiB);
+    EXPECT_EQ(of_modules(), 64 * kMiB + 512);
+    EXPECT_EQ(cu("cuMemFree_v2", p), kInvalid);  // it is the module's
+    ASSERT_EQ(cu("cuMemsetD8_v2", p, static_cast<unsigned char>(7), bytes), kOk);
+    ASSERT_EQ(cu("cuModuleUnload", module), kOk);
+    EXPECT_EQ(of_modules(), 0U);
+    const std::string larger = image_with_globals("1099511627776");
+    EXPECT_EQ(cu("cuModuleLoadData", &module, larger.c_str()), kOutOfMemory);
+    EXPECT_EQ(used(0), before);
+  });
+}
+
+TEST(Driver, ALibrarysGlobalsAreTakenPerContextAndGoWithEither) {
+  in_child([] {
+    use_card();
+    const std::string image = image_with_globals("67108864");
+    void* library = nullptr;
+    void* module = nullptr;
+    ASSERT_EQ(cu("cuLibraryLoadData", &library, image.c_str(), kNone, kNone, 0U, kNone, kNone, 0U), kOk);
+    EXPECT_EQ(of_modules(), 0U);  // it belongs to no context yet
+    ASSERT_EQ(cu("cuLibraryGetModule", &module, library), kOk);
+    EXPECT_EQ(of_modules(), 64 * kMiB + 512);
+    void* context = nullptr;
+    Ptr p = 0;
+    std::size_t bytes = 0;
+    ASSERT_EQ(cu("cuCtxCreate_v2", &context, 0U, 0), kOk);
+    ASSERT_EQ(cu("cuLibraryGetGlobal", &p, &bytes, library, "big"), kOk);
+    EXPECT_EQ(of_modules(), 2 * (64 * kMiB + 512));
+    ASSERT_EQ(cu("cuCtxDestroy_v2", context), kOk);
+    EXPECT_EQ(of_modules(), 64 * kMiB + 512);
+    ASSERT_EQ(cu("cuLibraryUnload", library), kOk);
+    EXPECT_EQ(of_modules(), 0U);
+  });
+}
+
 TEST(Driver, AFullQueueBlocksTheLaunchAndLosesNothing) {
   in_child([] {
     use_card();

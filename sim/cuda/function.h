@@ -33,7 +33,7 @@ struct Function {
 struct Global {
   std::string name;
   std::uint64_t size = 0;
-  CUdeviceptr address = 0;  // 0: not yet given memory
+  CUdeviceptr address = 0;
 };
 
 struct Module {
@@ -60,7 +60,11 @@ inline Function* checked_function(CUfunction f) {
 /// Builds a function from an image's kernel: duration and, for the sample kernels, what it
 /// computes.
 std::unique_ptr<Function> make_function(const ImageKernel& kernel);
-Module* make_module(Context* context, const Image& image, Library* library);
+/// The image in `context`: its global variables have memory from here on, taken by the driver itself.
+///   errors  CUDA_ERROR_OUT_OF_MEMORY: no room for the globals; nothing is kept
+CUresult make_module(Context* context, const Image& image, Library* library, Module** out);
+/// Gives the globals' memory back.
+void free_globals(Module* module);
 Function* find_function(std::vector<std::unique_ptr<Function>>& functions, const std::string& name,
                         bool any_name);
 

@@ -38,16 +38,20 @@ CUresult load(CUlibrary* out, const void* code) {
 }
 
 /// The library's module in `context`, made now if this is the first question.
-Module* module_in(Library* library, Context* context) {
+CUresult module_in(Library* library, Context* context, Module** out) {
   {
     const std::lock_guard lock(library->mutex);
-    for (Module* module : library->modules)
-      if (module->context == context) return module;
+    for (Module* module : library->modules) {
+      if (module->context != context) continue;
+      *out = module;
+      return CUDA_SUCCESS;
+    }
   }
-  Module* module = make_module(context, library->image, library);
+  const CUresult rc = make_module(context, library->image, library, out);
+  if (rc != CUDA_SUCCESS) return rc;
   const std::lock_guard lock(library->mutex);
-  library->modules.push_back(module);
-  return module;
+  library->modules.push_back(*out);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -74,6 +78,7 @@ CU_EXPORT CUresult cuLibraryUnload(CUlibrary handle) {
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::lock_guard lock(library->mutex);
   for (Module* module : library->modules) {
+    free_globals(module);
     const std::lock_guard inner(module->context->mutex);
     std::erase(module->context->modules, module);
     module->magic = 0;
@@ -122,8 +127,7 @@ CU_EXPORT CUresult cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
   Library* library = checked_library(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *out = module_in(library, context);
-  return CUDA_SUCCESS;
+  return module_in(library, context, out);
 }
 
 CU_EXPORT CUresult cuKernelGetFunction(CUfunction* out, CUkernel handle) {
@@ -131,7 +135,8 @@ CU_EXPORT CUresult cuKernelGetFunction(CUfunction* out, CUkernel handle) {
   Function* kernel = checked_function(handle);
   if (kernel == nullptr || kernel->library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Module* module = module_in(kernel->library, context);
+  Module* module = nullptr;
+  if (const CUresult rc = module_in(kernel->library, context, &module); rc != CUDA_SUCCESS) return rc;
   const std::lock_guard lock(context->mutex);
   Function* function = find_function(module->functions, kernel->name, module->any_name);
   if (function == nullptr) return CUDA_ERROR_NOT_FOUND;
@@ -156,7 +161,9 @@ CU_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr* address, std::size_t* bytes, 
   CU_NEED_CONTEXT(context);
   Library* library = checked_library(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return cuModuleGetGlobal_v2(address, bytes, module_in(library, context), name);
+  Module* module = nullptr;
+  if (const CUresult rc = module_in(library, context, &module); rc != CUDA_SUCCESS) return rc;
+  return cuModuleGetGlobal_v2(address, bytes, module, name);
 }
 
 // No image that we read has managed variables or unified functions.

@@ -143,8 +143,9 @@ CUresult Memory::allocate(Context* context, std::uint64_t size, BlockKind kind, 
                           Block* out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   Block block;
+  const Op op = kind == BlockKind::kModule ? Op::kModuleAlloc : Op::kAlloc;
   const Status status =
-      Driver::get().kernel().call(Op::kAlloc, context->device->card, size, 0, &block.handle);
+      Driver::get().kernel().call(op, context->device->card, size, 0, &block.handle);
   if (status != Status::kOk) return error_of(status);
   const bool small = size < kSmallLimit;
   block.span = round_to(size, small ? kPitchBytes : kGranuleBytes);

@@ -10,7 +10,8 @@
 // by the daemon. What was written is read back; untouched pages cost nothing.
 namespace carve::sim::cu {
 
-enum class BlockKind { kDevice, kManaged, kPool, kGraph, kMapped, kHost, kRegistered };
+/// kModule: a module's global variables, which cuMemFree does not free.
+enum class BlockKind { kDevice, kModule, kManaged, kPool, kGraph, kMapped, kHost, kRegistered };
 
 /// One allocation or mapping.
 struct Block {

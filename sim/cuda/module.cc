@@ -28,8 +28,7 @@ CUresult load(CUmodule* out, const void* image) {
     case ImageError::kNone:
       break;
   }
-  *out = make_module(context, parsed, nullptr);
-  return CUDA_SUCCESS;
+  return make_module(context, parsed, nullptr, out);
 }
 
 }  // namespace
@@ -46,8 +45,15 @@ std::unique_ptr<Function> make_function(const ImageKernel& kernel) {
   return function;
 }
 
-Module* make_module(Context* context, const Image& image, Library* library) {
-  auto* module = new Module();
+void free_globals(Module* module) {
+  for (const Global& global : module->globals)
+    Memory::get().free(global.address, BlockKind::kModule);
+  module->globals.clear();
+}
+
+CUresult make_module(Context* context, const Image& image, Library* library, Module** out) {
+  auto owned = std::make_unique<Module>();
+  Module* module = owned.get();
   module->context = context;
   module->library = library;
   module->any_name = image.opaque;
@@ -59,11 +65,19 @@ Module* make_module(Context* context, const Image& image, Library* library) {
     module->functions.back()->module = module;
     module->functions.back()->library = library;
   }
-  for (const ImageGlobal& global : image.globals)
-    module->globals.push_back({global.name, global.size, 0});
+  for (const ImageGlobal& global : image.globals) {
+    Block block;
+    if (const CUresult rc = Memory::get().allocate(context, global.size, BlockKind::kModule, 0, &block);
+        rc != CUDA_SUCCESS) {
+      free_globals(module);
+      return rc;
+    }
+    module->globals.push_back({global.name, global.size, block.base});
+  }
   const std::lock_guard lock(context->mutex);
-  context->modules.push_back(module);
-  return module;
+  context->modules.push_back(owned.release());
+  *out = module;
+  return CUDA_SUCCESS;
 }
 
 Function* find_function(std::vector<std::unique_ptr<Function>>& functions, const std::string& name,
@@ -112,8 +126,7 @@ CU_EXPORT CUresult cuModuleUnload(CUmodule handle) {
   Module* module = checked_module(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (module->library != nullptr) return CUDA_ERROR_NOT_PERMITTED;
-  for (const Global& global : module->globals)
-    if (global.address != 0) Memory::get().free(global.address, BlockKind::kDevice);
+  free_globals(module);
   {
     const std::lock_guard lock(module->context->mutex);
     std::erase(module->context->modules, module);
@@ -161,15 +174,8 @@ CU_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, std::size_t* bytes
   Module* module = checked_module(handle);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (Global& global : module->globals) {
+  for (const Global& global : module->globals) {
     if (global.name != name) continue;
-    if (global.address == 0) {
-      Block block;
-      const CUresult rc =
-          Memory::get().allocate(module->context, global.size, BlockKind::kDevice, 0, &block);
-      if (rc != CUDA_SUCCESS) return rc;
-      global.address = block.base;
-    }
     if (address != nullptr) *address = global.address;
     if (bytes != nullptr) *bytes = global.size;
     return CUDA_SUCCESS;

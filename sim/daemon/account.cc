@@ -40,7 +40,7 @@ void History::close() {
 }
 
 std::uint64_t Account::physical_bytes() const {
-  return granule_bytes + round_up(small_bytes, kGranule);
+  return granule_bytes + round_up(small_bytes, kGranule) + round_up(module_bytes, kGranule);
 }
 
 }  // namespace carve::sim

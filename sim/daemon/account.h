@@ -56,6 +56,7 @@ struct Account : std::enable_shared_from_this<Account> {
   std::uint64_t small_bytes = 0;    // allocations under 1 MiB share granules
   std::uint64_t granule_bytes = 0;  // large ones, rounded up
   std::uint64_t context_bytes = 0;
+  std::uint64_t module_bytes = 0;  // the global variables of loaded modules
   std::uint64_t gpu_ns = 0;
   std::uint64_t copy_ns = 0;
   std::uint64_t launches = 0;

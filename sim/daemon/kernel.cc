@@ -68,7 +68,7 @@ void Kernel::charge(Account& account, const Allocation& allocation, std::int64_t
     ++group.processes;
     accounts_.push_back(account.shared_from_this());
   }
-  if (allocation.context) {
+  if (allocation.charge == Charge::kContext) {
     account.context_bytes += delta * allocation.bytes;
     account.contexts += static_cast<std::uint32_t>(delta);
     group.context_bytes += delta * allocation.bytes;
@@ -76,6 +76,11 @@ void Kernel::charge(Account& account, const Allocation& allocation, std::int64_t
     return;
   }
   const std::uint64_t before = account.physical_bytes();
+  if (allocation.charge == Charge::kModule) {
+    account.module_bytes += delta * round_up(allocation.bytes, 512);
+    engine.used_bytes += account.physical_bytes() - before;
+    return;
+  }
   if (allocation.bytes < kSmallLimit) {
     account.small_bytes += delta * round_up(allocation.bytes, 512);
   } else {
@@ -92,9 +97,10 @@ void Kernel::charge(Account& account, const Allocation& allocation, std::int64_t
   }
 }
 
-Status Kernel::allocate(Client& client, std::uint32_t card, std::uint64_t bytes, bool context,
+Status Kernel::allocate(Client& client, std::uint32_t card, std::uint64_t bytes, Charge charge,
                         std::uint64_t* handle) {
   if (card >= machine_.count) return Status::kNoSuchCard;
+  const bool context = charge == Charge::kContext;
   if (engines_[card].lost || (context && engines_[card].down)) return Status::kCardLost;
   if (context) bytes = machine_.model->context_bytes;
   if (bytes == 0) return Status::kBadRequest;
@@ -106,7 +112,10 @@ Status Kernel::allocate(Client& client, std::uint32_t card, std::uint64_t bytes,
     ++account.refused;
     return Status::kNoMemory;
   }
-  if (!context) {
+  if (charge == Charge::kModule) {
+    need = round_up(account.module_bytes + round_up(bytes, 512), kGranule) -
+           round_up(account.module_bytes, kGranule);
+  } else if (charge == Charge::kExplicit) {
     need = bytes < kSmallLimit ? round_up(account.small_bytes + round_up(bytes, 512), kGranule) -
                                      round_up(account.small_bytes, kGranule)
                                : round_up(bytes, kGranule);
@@ -115,8 +124,8 @@ Status Kernel::allocate(Client& client, std::uint32_t card, std::uint64_t bytes,
     ++account.refused;
     return Status::kNoMemory;
   }
-  const Allocation allocation{card, context, bytes};
-  charge(account, allocation, 1);
+  const Allocation allocation{card, charge, bytes};
+  this->charge(account, allocation, 1);
   *handle = client.next_handle++;
   client.allocations[*handle] = allocation;
   return Status::kOk;
@@ -124,7 +133,7 @@ Status Kernel::allocate(Client& client, std::uint32_t card, std::uint64_t bytes,
 
 Status Kernel::release(Client& client, std::uint64_t handle, bool context) {
   const auto found = client.allocations.find(handle);
-  if (found == client.allocations.end() || found->second.context != context)
+  if (found == client.allocations.end() || (found->second.charge == Charge::kContext) != context)
     return Status::kNoSuchHandle;
   charge(*client.accounts[found->second.card], found->second, -1);
   client.allocations.erase(found);

@@ -47,9 +47,12 @@ struct Stream {
   [[nodiscard]] const Command& front() const { return ring[head % kRingSlots]; }
 };
 
+/// For what the card gives memory: at a program's request, or to the driver itself.
+enum class Charge : std::uint8_t { kExplicit, kContext, kModule };
+
 struct Allocation {
   std::uint32_t card = 0;
-  bool context = false;
+  Charge charge = Charge::kExplicit;
   std::uint64_t bytes = 0;
 };
 
@@ -117,8 +120,10 @@ class Kernel {
   /// Removes every client whose process is dead; returns their sockets for the server to close.
   std::vector<int> reap(std::uint64_t now);
 
-  Status allocate(Client& client, std::uint32_t card, std::uint64_t bytes, bool context,
+  /// `bytes` is the model's own number for a context.
+  Status allocate(Client& client, std::uint32_t card, std::uint64_t bytes, Charge charge,
                   std::uint64_t* handle);
+  /// kNoSuchHandle for a handle of another kind: contexts are destroyed, memory is freed.
   Status release(Client& client, std::uint64_t handle, bool context);
   Status open_stream(Client& client, std::uint32_t card, std::uint64_t* index);
   Status close_stream(Client& client, std::uint64_t index);

@@ -140,6 +140,7 @@ std::vector<AccountRecord> account_records(const Kernel& kernel) {
     r.explicit_high = account->explicit_high;
     r.granule_bytes = account->physical_bytes();
     r.context_bytes = account->context_bytes;
+    r.module_bytes = account->module_bytes;
     r.gpu_ns = account->gpu_ns;
     r.copy_ns = account->copy_ns;
     r.launches = account->launches;

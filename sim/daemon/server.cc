@@ -304,13 +304,16 @@ void Server::dispatch(Client& client, const Request& request) {
   Status status = Status::kBadRequest;
   switch (request.op) {
     case Op::kContextCreate:
-      status = kernel_.allocate(client, request.card, 0, true, &out);
+      status = kernel_.allocate(client, request.card, 0, Charge::kContext, &out);
       break;
     case Op::kContextDestroy:
       status = kernel_.release(client, request.a, true);
       break;
     case Op::kAlloc:
-      status = kernel_.allocate(client, request.card, request.a, false, &out);
+      status = kernel_.allocate(client, request.card, request.a, Charge::kExplicit, &out);
+      break;
+    case Op::kModuleAlloc:
+      status = kernel_.allocate(client, request.card, request.a, Charge::kModule, &out);
       break;
     case Op::kFree:
       status = kernel_.release(client, request.a, false);

@@ -280,12 +280,12 @@ TEST(Memory, TheCardIsGrantedToItsLastGranuleAndNotOneMore) {
   const Model& model = *b.kernel().machine().model;
   const std::uint64_t capacity = model.memory_bytes - model.reserved_bytes;
   std::uint64_t handle = 0, second = 0;
-  ASSERT_EQ(b.kernel().allocate(*c, 0, 0, true, &handle), Status::kOk);
+  ASSERT_EQ(b.kernel().allocate(*c, 0, 0, Charge::kContext, &handle), Status::kOk);
   EXPECT_EQ(b.account(c).context_bytes, model.context_bytes);
   const std::uint64_t rest = (capacity - model.context_bytes) / kGranule * kGranule;
-  EXPECT_EQ(b.kernel().allocate(*c, 0, rest + kGranule, false, &second), Status::kNoMemory);
-  ASSERT_EQ(b.kernel().allocate(*c, 0, rest, false, &second), Status::kOk);
-  EXPECT_EQ(b.kernel().allocate(*c, 0, kGranule, false, &handle), Status::kNoMemory);
+  EXPECT_EQ(b.kernel().allocate(*c, 0, rest + kGranule, Charge::kExplicit, &second), Status::kNoMemory);
+  ASSERT_EQ(b.kernel().allocate(*c, 0, rest, Charge::kExplicit, &second), Status::kOk);
+  EXPECT_EQ(b.kernel().allocate(*c, 0, kGranule, Charge::kExplicit, &handle), Status::kNoMemory);
   EXPECT_EQ(b.account(c).explicit_bytes, rest);
   EXPECT_EQ(b.account(c).refused, 2U);
   ASSERT_EQ(b.kernel().release(*c, second, false), Status::kOk);
@@ -299,11 +299,30 @@ TEST(Memory, SmallAllocationsShareGranulesAndAreCountedExactly) {
   Client* c = b.client();
   std::vector<std::uint64_t> handles(1000);
   for (auto& handle : handles)
-    ASSERT_EQ(b.kernel().allocate(*c, 0, 1000, false, &handle), Status::kOk);
+    ASSERT_EQ(b.kernel().allocate(*c, 0, 1000, Charge::kExplicit, &handle), Status::kOk);
   EXPECT_EQ(b.account(c).explicit_bytes, 1000U * 1000U);
   EXPECT_EQ(b.account(c).physical_bytes(), kGranule);
   EXPECT_EQ(b.kernel().engine(0).used_bytes, kGranule);
   for (auto handle : handles) ASSERT_EQ(b.kernel().release(*c, handle, false), Status::kOk);
+  EXPECT_EQ(b.kernel().engine(0).used_bytes, 0U);
+}
+
+TEST(Memory, WhatTheDriverTakesForModulesIsNotExplicitButIsGoneFromTheCard) {
+  Bench b("t4x1");
+  Client* c = b.client();
+  std::uint64_t small = 0, large = 0, handle = 0;
+  ASSERT_EQ(b.kernel().allocate(*c, 0, 64, Charge::kModule, &small), Status::kOk);
+  ASSERT_EQ(b.kernel().allocate(*c, 0, 3 * kGranule, Charge::kModule, &large), Status::kOk);
+  EXPECT_EQ(b.account(c).module_bytes, 3 * kGranule + 512);
+  EXPECT_EQ(b.account(c).physical_bytes(), 4 * kGranule);
+  EXPECT_EQ(b.account(c).explicit_high, 0U);
+  EXPECT_EQ(b.kernel().engine(0).used_bytes, 4 * kGranule);
+  const Model& model = *b.kernel().machine().model;
+  EXPECT_EQ(b.kernel().allocate(*c, 0, model.memory_bytes - model.reserved_bytes - kGranule, Charge::kModule, &handle),
+            Status::kNoMemory);
+  EXPECT_EQ(b.kernel().release(*c, large, true), Status::kNoSuchHandle);  // no context
+  ASSERT_EQ(b.kernel().release(*c, large, false), Status::kOk);
+  ASSERT_EQ(b.kernel().release(*c, small, false), Status::kOk);
   EXPECT_EQ(b.kernel().engine(0).used_bytes, 0U);
 }
 
@@ -313,11 +332,11 @@ TEST(Memory, AGroupsHighestSumIsOfOneInstant) {
   Client* two = b.client("/slice");
   Client* other = b.client("/elsewhere");
   std::uint64_t h1 = 0, h2 = 0, h3 = 0;
-  ASSERT_EQ(b.kernel().allocate(*one, 0, 10 * kGranule, false, &h1), Status::kOk);
+  ASSERT_EQ(b.kernel().allocate(*one, 0, 10 * kGranule, Charge::kExplicit, &h1), Status::kOk);
   ASSERT_EQ(b.kernel().release(*one, h1, false), Status::kOk);
-  ASSERT_EQ(b.kernel().allocate(*two, 0, 7 * kGranule, false, &h2), Status::kOk);
-  ASSERT_EQ(b.kernel().allocate(*other, 0, 50 * kGranule, false, &h3), Status::kOk);
-  ASSERT_EQ(b.kernel().allocate(*one, 0, 4 * kGranule, false, &h1), Status::kOk);
+  ASSERT_EQ(b.kernel().allocate(*two, 0, 7 * kGranule, Charge::kExplicit, &h2), Status::kOk);
+  ASSERT_EQ(b.kernel().allocate(*other, 0, 50 * kGranule, Charge::kExplicit, &h3), Status::kOk);
+  ASSERT_EQ(b.kernel().allocate(*one, 0, 4 * kGranule, Charge::kExplicit, &h1), Status::kOk);
   const Group& group = *one->accounts[0]->group;
   EXPECT_EQ(&group, two->accounts[0]->group);
   EXPECT_EQ(group.explicit_high, 11 * kGranule);

@@ -3,17 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 
-// The control path: plain data over a SOCK_SEQPACKET unix socket, one request, then one or more
-// reply packets (header, then `count` records; the last one has more == 0). The peer credentials of
-// the connection say who asks. Both simulated libraries and carve-simctl speak it (client.h).
+// The control path: plain data over a SOCK_SEQPACKET unix socket, one request, then one or more reply packets
+// (header, then `count` records; the last one has more == 0). The peer credentials of the connection say who asks.
+// Both simulated libraries and carve-simctl speak it (client.h).
 namespace carve::sim {
 
 inline constexpr char kSocketPath[] = "/run/nvidia-sim/socket";
-inline constexpr std::uint32_t kProtocolAbi = 2;
+inline constexpr std::uint32_t kProtocolAbi = 3;
 inline constexpr std::size_t kMaxPacket = 64U << 10;
 
-enum class Op : std::uint32_t {
-  // Any client.
+enum class Op : std::uint32_t {  // first those of any client
   kHello = 1,  // a = kProtocolAbi, b = ClientKind → one MachineRecord; kCuda: channel + bell memfds
   kCardStatus = 2,     // card → one CardStatusRecord
   kCardProcesses = 3,  // card → ProcessRecord per process that holds a context on the card
@@ -28,12 +27,12 @@ enum class Op : std::uint32_t {
   kFree = 19,            // a = handle
   kStreamOpen = 20,      // card → a = stream index
   kStreamClose = 21,     // a = stream index; what is in flight is still played
+  kModuleAlloc = 22,     // as kAlloc, for the global variables of a module: the driver's own doing
   // The truth account, for tests and demonstrations.
   kAccount = 32,  // → AccountRecord per (process, card), the dead of the last minutes included
   kGroups = 33,   // → GroupRecord per (cgroup, card)
-  kWindows =
-      34,  // a = window_ms (≥ 10, multiple of 10), b = since_ns (CLOCK_MONOTONIC, 0 = all kept)
-  // → WindowRecord per (process, card, whole window); windows begin at multiples of their length
+  // a = window_ms (≥ 10, multiple of 10), b = since_ns (CLOCK_MONOTONIC, 0 = all kept) → WindowRecord per
+  kWindows = 34,  // (process, card, whole window); windows begin at multiples of their length
   kCards = 35,  // → CardTruthRecord per card
   // What breaks: root in the daemon's own PID namespace only.
   kInject = 48,  // card, a = Injection, b = its argument, c = pid of an XID's process (0: the running one)
@@ -152,6 +151,7 @@ struct AccountRecord {
   std::uint64_t explicit_high;   // its highest value ever
   std::uint64_t granule_bytes;   // what the card lost to it
   std::uint64_t context_bytes;
+  std::uint64_t module_bytes;  // global variables of modules: not explicit, but in granule_bytes
   std::uint64_t gpu_ns;    // compute engine time delivered
   std::uint64_t copy_ns;   // copy engine time delivered
   std::uint64_t launches;  // kernels completed

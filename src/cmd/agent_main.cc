@@ -120,13 +120,11 @@ Result<XidPolicy> xid_policy_of(const HostOptions& options) {
   return codec::parse_xid_policy(options.health_policy, *text, built_in_xid_policy());
 }
 
-/// The cgroup folder: the flag's, or "carve" below the cgroup2 mount.
-Result<std::unique_ptr<Cgroup2>> open_cgroups(const HostOptions& options) {
-  std::string root = options.cgroup_root;
-  if (root.empty()) {
-    CARVE_TRY(const auto mount, Cgroup2::find_mount());
-    root = mount + "/carve";
-  }
+/// A node's pods have groups of their own: there the folder is opened only where it is, because a `carve up` was here
+/// before; else null.
+Result<std::unique_ptr<Cgroup2>> open_cgroups(const HostOptions& options, bool node_agent) {
+  CARVE_TRY(const std::string root, cgroup_folder(options));
+  if (node_agent && ::access(root.c_str(), F_OK) != 0) return nullptr;
   return Cgroup2::open(root);
 }
 
@@ -179,7 +177,7 @@ void remove_old_libraries(const HostOptions& options, const std::string& current
 }
 
 constexpr std::chrono::seconds kHandover{10};  // by then the kubelet has long found this agent's own sockets
-constexpr int kMostRounds = 3000;  // of 10 ms: an agent that is told to end has 15 s for it
+constexpr int kMostRounds = 6000;  // of 10 ms: an agent that is told to end has 30 s for it
 
 /// The journal, which one agent has at a time. On a node of Kubernetes a new agent is started beside the one that it
 /// takes over from, and waits here until that one has ended, known to the kubelet already (`early`); nullopt: told to
@@ -270,7 +268,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   JournalOnDisk journal(std::move(**file));
   // Not before: what lies there is the one's that serves.
   if (auto made = make_folders_for(options, !node_agent); !made) return report(made.error());
-  auto cgroups = open_cgroups(options);
+  auto cgroups = open_cgroups(options, node_agent);
   NvmlClient gpu(worker_options(options), clock, log);
   const auto pages = make_pages(options);
   CdiFiles devices({options.cdi_dir, options.host_root, options.driver_uses, options.whole_dir()});
@@ -331,7 +329,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     exit_code = failed ? kExitFailed : kExitOk;
   }
   ::unlink((options.runtime_dir + "/mask").c_str());
-  if (node_agent && cgroups) (*cgroups)->remove_root();  // pods have groups of their own; an uninstall leaves none
+  if (node_agent && cgroups && *cgroups) (*cgroups)->remove_root();  // an uninstall leaves none
   return exit_code;
 }
 

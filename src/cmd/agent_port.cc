@@ -2,12 +2,19 @@
 
 #include "adapter/api/messages.h"
 #include "app/node/node_metrics.h"
+#include "cmd/process_metrics.h"
 #include "codec/metrics/metrics_text.h"
 
 namespace carve::cmd {
 namespace {
 
 HttpReply plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text + "\n"}; }
+
+std::string metrics_of(const AgentView& view, const std::string& node) {
+  codec::MetricsText process;
+  write_process(&process);
+  return node::node_metrics(view, node) + process.text();
+}
 
 HttpReply answer(AgentApi& agent, const std::string& node, const HttpAsk& ask) {
   const bool metrics = ask.path == "/metrics";
@@ -16,7 +23,7 @@ HttpReply answer(AgentApi& agent, const std::string& node, const HttpAsk& ask) {
   if (ask.path == "/healthz") return plain(200, "ok");
   auto view = agent.view({});
   if (!view) return plain(503, view.error().what);
-  if (metrics) return {200, std::string(codec::kMetricsType), node::node_metrics(*view, node)};
+  if (metrics) return {200, std::string(codec::kMetricsType), metrics_of(*view, node)};
   return {200, "application/json", api::public_json(std::move(*view))};
 }
 

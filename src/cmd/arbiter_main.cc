@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "adapter/arbiter/arbiter_client.h"
+#include "adapter/cgroup/cgroup2.h"
 #include "app/arbiter/arbiter.h"
 #include "base/log.h"
 
@@ -26,6 +27,14 @@ int run_arbiter(const HostOptions& options, const std::string& trace) {
   arbiter::Options arbiter;
   arbiter.runtime_folder = options.runtime_dir;
   arbiter.trace_path = trace;
+  if (!options.cgroup_root.empty()) {
+    if (auto spelled = Cgroup2::spelled(options.cgroup_root); spelled) {
+      arbiter.groups_folder = options.cgroup_root;
+      arbiter.groups_path = std::move(*spelled);
+    } else {  // the agent makes no slice that would have a group there
+      log.warn("slices cannot have cgroups of their own", {{"error", spelled.error().what}});
+    }
+  }
   const auto ran = arbiter::run(arbiter, log, stop.get_token());
   return ran ? kExitOk : report(ran.error());
 }

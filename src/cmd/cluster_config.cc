@@ -25,6 +25,9 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
   } else if (key == "dialects.gpushare-unit") {
     if (value != "GiB" && value != "MiB") return tl::unexpected(not_legal(value, "GiB and MiB"));
     config->gpushare_unit = value == "GiB" ? Bytes::gib(1) : Bytes::mib(1);
+  } else if (key == "dialects.gpushare-http") {
+    if (value != "on" && value != "off") return tl::unexpected(not_legal(value, "off and on"));
+    config->gpushare_http = value == "on";
   } else if (key == "placement.policy") {
     CARVE_TRY(const auto* row, policy_named(value));
     config->policy = row->name;
@@ -35,7 +38,8 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
     config->visible = value == "void" ? control::VisibleDevices::kVoid : control::VisibleDevices::kRefuse;
   } else {
     return fail(Code::kInvalidArgument, "unknown key; legal are doors, dialects.nvidia, dialects.gpushare-unit, "
-                                        "placement.policy, scheduler.name and admission.visible-devices");
+                                        "dialects.gpushare-http, placement.policy, scheduler.name and "
+                                        "admission.visible-devices");
   }
   return {};
 }

@@ -19,6 +19,7 @@ struct ClusterConfig {
   std::string doors = "slots";                // of the agents: dra, slots or dra,slots
   NvidiaDoor nvidia = NvidiaDoor::kSlots;     // dialects.nvidia
   Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
+  bool gpushare_http = false;                 // dialects.gpushare-http: its filter and inspect on the plain port
   std::string policy = "binpack";             // placement.policy: binpack or spread
   std::string scheduler = "carve-scheduler";  // scheduler.name: what pods of the default scheduler are given; "": none
   // admission.visible-devices: of NVIDIA_VISIBLE_DEVICES in a container that asks for no card; void or refuse

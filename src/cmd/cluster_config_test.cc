@@ -25,11 +25,13 @@ class ClusterConfigFile : public ::testing::Test {
 
 TEST_F(ClusterConfigFile, SaysWhatControlAndAgentsAgreeOn) {
   const auto config = read("doors = dra,slots  # both\n\ndialects.nvidia = dra\ndialects.gpushare-unit = MiB\n"
+                           "dialects.gpushare-http = on\n"
                            "placement.policy = spread\nscheduler.name =\nadmission.visible-devices = refuse\n");
   ASSERT_TRUE(config) << config.error().what;
   EXPECT_EQ(config->doors, "dra,slots");
   EXPECT_FALSE(config->dialects().nvidia_by_slots);
   EXPECT_EQ(config->dialects().gpushare_unit, Bytes::mib(1));
+  EXPECT_TRUE(config->gpushare_http);
   EXPECT_EQ(config->policy, "spread");
   EXPECT_EQ(config->scheduler, "");
   EXPECT_EQ(config->visible, control::VisibleDevices::kRefuse);
@@ -40,19 +42,21 @@ TEST_F(ClusterConfigFile, AnEmptyOneIsTheDefault) {
   const auto config = read("");
   ASSERT_TRUE(config);
   EXPECT_EQ(config->doors, "slots");
+  EXPECT_FALSE(config->gpushare_http) << "who wants it open to everybody says so";
   EXPECT_EQ(config->visible, control::VisibleDevices::kVoid);
   EXPECT_THAT(config->totals(), Contains("nvidia.com/gpu"));
 }
 
 TEST_F(ClusterConfigFile, EveryMistakeIsNamedWithItsLine) {
   const auto config = read("doors = window\nnonsense\nplacement.policy = bestfit\ncolour = red\n"
-                           "admission.visible-devices = leave\n");
+                           "admission.visible-devices = leave\ndialects.gpushare-http = yes\n");
   ASSERT_FALSE(config);
   EXPECT_THAT(config.error().what,
               AllOf(HasSubstr(":1: doors: \"window\"; legal are dra, slots and dra,slots"),
                     HasSubstr(":2: nonsense: not"),
                     HasSubstr(":3: placement.policy: "), HasSubstr("binpack"), HasSubstr(":4: colour: unknown key"),
-                    HasSubstr(":5: admission.visible-devices: \"leave\"; legal are void and refuse")));
+                    HasSubstr(":5: admission.visible-devices: \"leave\"; legal are void and refuse"),
+                    HasSubstr(":6: dialects.gpushare-http: \"yes\"; legal are off and on")));
 }
 
 TEST(ClusterConfig, NoFileIsToldApart) {

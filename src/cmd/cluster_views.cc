@@ -5,6 +5,7 @@
 #include "adapter/kube/kube_client.h"
 #include "app/cli/cluster/doctor.h"
 #include "app/cli/cluster/explain.h"
+#include "app/cli/cluster/gpushare.h"
 #include "app/cli/cluster/inspect.h"
 #include "app/cli/cluster/questions.h"
 #include "app/cli/cluster/top.h"
@@ -105,6 +106,16 @@ int answer(const ClusterOptions& options, const Ask& ask, const Render& render) 
 }  // namespace
 
 int inspect_cluster(const ClusterOptions& options) {
+  if (options.output == "gpushare") {
+    return with_cluster(options, [&](const cli::ClusterAccess& access, const ClusterConfig& config) {
+      const auto view = cli::ask_cluster(access, options.name);
+      if (!view) return report(view.error());
+      const auto addresses = cli::ask_addresses(access.api);
+      if (!addresses) return report(addresses.error());
+      std::printf("%s", cli::render_gpushare(*view, config.gpushare_unit, *addresses, options.details).c_str());
+      return kExitOk;
+    });
+  }
   return answer(
       options, [&](const cli::ClusterAccess& access) { return cli::ask_cluster(access, options.name); },
       [&](const codec::ClusterView& view) { return cli::render_cluster(view, options.output == "wide"); });

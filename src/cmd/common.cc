@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "adapter/cgroup/cgroup2.h"
 #include "adapter/process/text_file.h"
 #include "cmd/options.h"
 #include "codec/quantity.h"
@@ -12,6 +13,12 @@ namespace carve::cmd {
 
 const char* const kVersion = CARVE_VERSION;
 const char* const kCommit = CARVE_COMMIT;
+
+Result<std::string> cgroup_folder(const HostOptions& host) {
+  if (!host.cgroup_root.empty()) return host.cgroup_root;
+  CARVE_TRY(const auto mount, Cgroup2::find_mount());
+  return mount + "/carve";
+}
 
 Result<std::chrono::milliseconds> parse_duration(const std::string& field, const std::string& text) {
   struct Unit {

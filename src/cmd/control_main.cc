@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <fmt/core.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -14,29 +13,35 @@
 #include "adapter/http/peer_client.h"
 #include "adapter/http/server.h"
 #include "adapter/kube/kube_client.h"
-#include "adapter/process/text_file.h"
 #include "adapter/tls/certificates.h"
 #include "app/control/admission.h"
 #include "app/control/bind_route.h"
 #include "app/control/binder.h"
 #include "app/control/catch_up.h"
 #include "app/control/cluster_model.h"
+#include "app/control/epochs.h"
 #include "app/control/extender.h"
 #include "app/control/leader.h"
 #include "app/control/live_placement.h"
 #include "app/control/metrics.h"
 #include "app/control/placer.h"
+#include "app/control/preempt_verb.h"
 #include "app/control/preemptor.h"
 #include "app/control/read_api.h"
 #include "app/control/routes.h"
+#include "app/control/standing.h"
 #include "app/control/turned_away.h"
+#include "app/control/unhealthy_cards.h"
 #include "app/control/waker.h"
 #include "app/doors/notices.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
 #include "cmd/options.h"
+#include "cmd/process_metrics.h"
+#include "cmd/secure_port.h"
 #include "cmd/stop_signals.h"
 #include "codec/extender/extender.h"
+#include "codec/record.h"
 #include "codec/views/gpushare_inspect.h"
 
 // carve control: everything wired, until SIGTERM.
@@ -62,83 +67,6 @@ std::string identity_of(const ControlOptions& options) {
       options.advertise);
 }
 
-/// The process itself, by the conventions of Prometheus' client libraries.
-void write_process(MetricsText* text) {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  text->family("process_cpu_seconds_total", MetricsText::Kind::kCounter, "CPU time of this process.");
-  text->sample(seconds(used.ru_utime) + seconds(used.ru_stime));
-  std::uint64_t pages = 0;
-  if (const auto statm = read_text("/proc/self/statm"); statm) {
-    const auto blank = statm->find(' ');
-    if (blank != std::string::npos) pages = std::strtoull(statm->c_str() + blank, nullptr, 10);
-  }
-  text->family("process_resident_memory_bytes", MetricsText::Kind::kGauge, "Resident memory of this process.");
-  text->sample(pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
-  text->family("carve_build_info", MetricsText::Kind::kGauge, "1; what runs here.");
-  text->sample(std::uint64_t{1}, {{"version", kVersion}, {"commit", kCommit}});
-}
-
-/// The port over TLS. It opens with the first certificate and is told of each new one.
-class SecurePort {
- public:
-  SecurePort(http::ServerOptions options, const control::Routes& routes, Log& log)
-      : options_(std::move(options)), routes_(routes), log_(log) {
-    options_.waits = [this](const HttpAsk& ask) { return routes_.waits(ask); };
-  }
-
-  void serve_with(const tls::Serving& serving) {
-    const http::Identity identity{serving.pair.certificate, serving.pair.key, serving.authorities};
-    const std::lock_guard lock(mutex_);
-    if (stopped_) return;
-    if (server_) {
-      if (auto done = server_->renew(identity); !done)
-        log_.error("the new certificate cannot be used", {{"error", done.error().what}});
-      return;
-    }
-    options_.identity = identity;
-    auto made = http::Server::open(options_, [this](const HttpAsk& ask) { return routes_.answer(ask); }, log_);
-    if (made) {
-      server_ = std::move(*made);
-      log_.info("control serves", {{"listen", options_.listen}, {"port", server_->port()}});
-      return;
-    }
-    log_.error("the port cannot be opened", {{"listen", options_.listen}, {"error", made.error().what}});
-    failed_ = true;
-    ::kill(::getpid(), SIGTERM);  // the Deployment starts it again, and shows that it failed
-  }
-  void stop(std::chrono::milliseconds grace) {
-    http::Server* server = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      stopped_ = true;
-      server = server_.get();
-    }
-    if (server != nullptr) server->stop(grace);
-  }
-  [[nodiscard]] bool open() const {
-    const std::lock_guard lock(mutex_);
-    return server_ != nullptr && !stopped_;
-  }
-  [[nodiscard]] bool failed() const { return failed_; }
-  [[nodiscard]] http::ServerCounts counts() const {
-    const std::lock_guard lock(mutex_);
-    return server_ ? server_->counts() : http::ServerCounts{};
-  }
-
- private:
-  http::ServerOptions options_;
-  const control::Routes& routes_;
-  Log& log_;
-  mutable std::mutex mutex_;
-  std::unique_ptr<http::Server> server_;
-  bool stopped_ = false;
-  std::atomic<bool> failed_ = false;
-};
-
 /// All of one replica.
 class Control {
  public:
@@ -157,12 +85,10 @@ class Control {
   std::string why_not_ready() const;
   std::string metrics_text();
   void write_ports(MetricsText* text) const;
-  void write_binds(MetricsText* text) const;
-  void write_preemptions(MetricsText* text) const;
   void filtered(const Owner& owner, const FitView& fit);
   std::string turned_away_elsewhere(std::string_view call);
   void tell_leader(const codec::TurnedAwayNote& note);
-  [[nodiscard]] std::uint64_t epochs_so_far() const;
+  std::string wished(std::string_view call) const;
   Result<std::string> ask_peer(const std::string& address, std::string_view path, std::string_view call);
   [[nodiscard]] std::function<const PolicyRow&(const control::KnownPod&, const std::string&)> card_policy() const;
 
@@ -176,6 +102,7 @@ class Control {
   control::ClusterModel model_;
   control::TurnedAway turned_away_;
   control::LivePlacement placement_;
+  control::UnhealthyCards unhealthy_;
   control::Extender extender_;
   control::Admission admission_;
   tls::Certificates certificates_;
@@ -188,6 +115,7 @@ class Control {
   control::Placer placer_;
   control::Waker waker_;
   control::Preemptor preemptor_;
+  control::PreemptVerb preempt_verb_;
   control::Routes secure_routes_;
   control::Routes plain_routes_;
   SecurePort secure_;
@@ -211,23 +139,24 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       apis_(std::move(apis)),
       model_(config.dialects(), clock, log),
       placement_(policy, log, [this](codec::EventNote note) { notices_.warn(std::move(note)); }),
+      unhealthy_(model_, log, [this](codec::EventNote note) { notices_.warn(std::move(note)); }),
       extender_(config.dialects(), [this] { return placement_.rules(); }, [this] { return model_.snapshot(); },
                 [this](const Owner& owner, const FitView& fit) { filtered(owner, fit); }, &clock),
       admission_(config.dialects(), {config.scheduler, config.visible}),
       certificates_(*apis_.watches, clock, log, names_of(options)),
       catch_up_(*apis_.watches, model_, clock),
-      leader_({*apis_.lease, clock, log, [this] { return epochs_so_far(); },
+      leader_({*apis_.lease, clock, log, [this] { return control::epochs_so_far(model_, clock_); },
                [this](std::uint64_t term) { return catch_up_(term); }},
               {options.space, "carve-control", identity_}),
       notices_(*apis_.watches, "", clock, log, "carve-control"),
       binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
                [this](codec::EventNote note) { notices_.warn(std::move(note)); },
-               [this](const Owner& owner, const std::string& node) { return extender_.take_expected(owner, node); }}),
+               [this](const Owner& owner, const std::string& node) { return extender_.sent_for(owner, node); }}),
       bind_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
                    [this](std::string_view call) { return binder_.bind(call); },
                    [this](const std::string& address, std::string_view call) {
-                     return ask_peer(address, control::kBindHere, call);
+                     return ask_peer(address, control::kBindHere, wished(call));
                    }}),
       placer_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
@@ -237,8 +166,12 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
                   card_policy(),
                   [this](codec::EventNote note) { notices_.warn(std::move(note)); },
                   [this](const codec::TurnedAwayNote& note) { tell_leader(note); }}),
+      preempt_verb_({model_, config.dialects(), [this] { return placement_.rules(); },
+                     [this] { return control::read_budgets(*apis_.bind); },
+                     [this](const Owner& owner) { turned_away_.forget(owner.uid); }, log}),
       secure_routes_(control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock),
-      plain_routes_(control::plain_routes(answers(), options.gpushare_http), {}, metrics_, clock),
+      plain_routes_(control::plain_routes(answers(), options.gpushare_http || config.gpushare_http), {}, metrics_,
+                    clock),
       secure_({options.listen, {}, {}, {}}, secure_routes_, log) {}
 
 /// kube-scheduler asked about nodes that passed everything but cards; those that may come to have room are remembered.
@@ -266,13 +199,15 @@ void Control::tell_leader(const codec::TurnedAwayNote& note) {
   if (!told) log_.warn("the leader cannot be told of a pod that waits", {{"error", told.error().what}});
 }
 
-/// No epoch is used twice, not by an installation after another either: an API server was seen to hold a Lease that had
-/// been deleted against the records of the next one (deploy/control/leader-policy.yaml), for as long as it ran. Seconds
-/// since 2026 go faster than leaders can change, and fit the Lease's int32 until 2094.
-std::uint64_t Control::epochs_so_far() const {
-  constexpr Clock::WallTime kBegin{std::chrono::seconds(1'767'225'600)};
-  const auto since = std::chrono::duration_cast<std::chrono::seconds>(clock_.wall_now() - kBegin).count();
-  return std::max(model_.highest_epoch(), static_cast<std::uint64_t>(std::max<std::int64_t>(since, 0)));
+/// A bind call for the leader, with what this replica sent the pod there for: what the others of a burst were told is
+/// known here alone.
+std::string Control::wished(std::string_view call) const {
+  const auto args = codec::parse_binding_args(call);
+  if (!args) return std::string(call);
+  const auto slices = extender_.sent_for({OwnerKind::kPod, args->uid}, args->node);
+  const auto record = slices.empty() ? Result<Record>(fail(Code::kNotFound, "none")) : record_of(1, slices);
+  const auto text = record ? codec::encode_record(*record) : Result<std::string>(tl::unexpected(record.error()));
+  return text ? codec::with_wish(call, *text) : std::string(call);
 }
 
 Result<std::string> Control::ask_peer(const std::string& address, std::string_view path, std::string_view call) {
@@ -294,13 +229,14 @@ control::Answers Control::answers() {
   control::Answers answers;
   answers.filter = [this](std::string_view call) { return extender_.filter(call); };
   answers.prioritize = [this](std::string_view call) { return extender_.prioritize(call); };
+  answers.choose = [this](std::string_view call) { return extender_.choose(call); };
   answers.bind = [this](std::string_view call) { return bind_route_.bind(call); };
-  answers.preempt = [this](std::string_view call) { return extender_.preempt(call); };
+  answers.preempt = [this](std::string_view call) { return preempt_verb_.answer(call); };
   answers.turned_away = [this](std::string_view call) { return turned_away_elsewhere(call); };
   answers.bind_here = [this](std::string_view call) { return binder_.bind(call); };
   answers.mutate = [this](std::string_view review) { return admission_.mutate(review); };
   answers.validate = [this](std::string_view review) { return admission_.validate(review); };
-  answers.cluster = [this] { return codec::to_json(control::view_of(model_)); };
+  answers.cluster = [this] { return codec::to_json(control::view_with_whys(model_, *placement_.rules())); };
   answers.metrics = [this] { return metrics_text(); };
   answers.gpushare_inspect = [this](std::string_view node) {
     return codec::gpushare_inspect(control::view_of(model_), config_.gpushare_unit, node);
@@ -314,31 +250,9 @@ std::string Control::why_not_ready() const {
   if (leaving_) return "this replica is told to end";
   if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not come";
   if (!placement_.heard()) return "the placement rules have not come";
+  if (!unhealthy_.heard()) return "the lists of unhealthy cards have not come";
   if (!secure_.open()) return "there is no certificate yet";
   return {};
-}
-
-void Control::write_binds(MetricsText* text) const {
-  const auto binds = binder_.figures();
-  text->family("carve_control_bindings_total", MetricsText::Kind::kCounter,
-               "Bindings, by what became of them: refused ones were not written; unknown are those whose answer was "
-               "lost, found those of them that had taken effect, released those that came to nothing.");
-  const std::pair<const char*, std::uint64_t> rows[] = {
-      {"bound", binds.bound},     {"refused", binds.refused},   {"failed", binds.failed},
-      {"unknown", binds.unknown}, {"found", binds.found_bound}, {"released", binds.released}};
-  for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});
-}
-
-void Control::write_preemptions(MetricsText* text) const {
-  const auto made = preemptor_.figures();
-  text->family("carve_control_preemptions_total", MetricsText::Kind::kCounter,
-               "Pods for which others were to go: made, they go; protected, a disruption budget says no; undone, begun "
-               "and nobody went; given up, the room was there and the pod did not come.");
-  const std::pair<const char*, std::uint64_t> rows[] = {
-      {"made", made.made}, {"protected", made.by_budget}, {"undone", made.undone}, {"given_up", made.given_up}};
-  for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});
-  text->family("carve_control_preemption_victims_total", MetricsText::Kind::kCounter, "Pods evicted for others.");
-  text->sample(made.victims);
 }
 
 void Control::write_ports(MetricsText* text) const {
@@ -373,8 +287,8 @@ std::string Control::metrics_text() {
   control::write_figures(model_.figures(), &text);
   control::write_cards(*model_.snapshot(), &text);
   control::write_placement(placement_.figures(), &text);
-  write_binds(&text);
-  write_preemptions(&text);
+  control::write_bindings(binder_.figures(), &text);
+  control::write_preemptions(preemptor_.figures(), &text);
   write_ports(&text);
   write_process(&text);
   return text.text();
@@ -393,6 +307,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   const auto gpus = model_.gpus();
   const auto pods = model_.pods();
   const auto rules = placement_.sink();
+  const auto unhealthy = unhealthy_.sink();
   const std::string rules_in = "/api/v1/namespaces/" + options_.space + "/configmaps";
   std::vector<std::jthread> threads;
   threads.emplace_back([&](const std::stop_token& stop) { api.watch("/api/v1/nodes", {}, nodes, stop); });
@@ -402,6 +317,8 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   threads.emplace_back([&](const std::stop_token& stop) {
     api.watch(rules_in, control::LivePlacement::query(), rules, stop);
   });
+  threads.emplace_back(
+      [&](const std::stop_token& stop) { api.watch(control::UnhealthyCards::kPath, {}, unhealthy, stop); });
   threads.emplace_back([&](const std::stop_token& stop) {
     certificates_.run([this](const tls::Serving& serving) { secure_.serve_with(serving); }, stop);
   });

@@ -161,7 +161,8 @@ void control_command(CLI::App& app, Everything& all) {
       ->type_name("ADDRESS:PORT")
       ->capture_default_str();
   control->add_flag("--gpushare-http", all.control.gpushare_http,
-                    "on the plain port also /gpushare-scheduler/filter and /inspect, as programs of gpushare expect");
+                    "on the plain port also /gpushare-scheduler/filter and /inspect, as programs of gpushare expect: "
+                    "they change nothing, and ask nobody who he is; so does dialects.gpushare-http = on");
   control->footer("Examples:\n  carve control --cluster-config /etc/carve-cluster/cluster.conf\n"
                   "  carve control --kubeconfig ~/.kube/config --listen 127.0.0.1:8443 --plain-listen 127.0.0.1:8080");
 }
@@ -224,6 +225,10 @@ void server_commands(CLI::App& app, Everything& all) {
   auto* arbiter = app.add_subcommand("arbiter", "the arbiter process (started by `carve up`)");
   host_flags(arbiter, &all.arbiter, false);
   arbiter
+      ->add_option("--cgroup-root", all.arbiter.cgroup_root,
+                   "where slices have cgroups of their own, as the agent's: such a slice is joined from within only")
+      ->type_name("FOLDER");
+  arbiter
       ->add_option("--trace", all.arbiter_trace,
                    "write every decision to PREFIX.<card's UUID>; carve-trace-replay plays it again")
       ->type_name("PREFIX");
@@ -284,13 +289,15 @@ void kubeconfig_flag(CLI::App* app, ClusterOptions* cluster) {
 void cluster_commands(CLI::App& app, Everything& all) {
   auto* inspect = app.add_subcommand("inspect", "cards and slices: granted, free, whose; of this machine or a cluster");
   host_flags(inspect, &all.inspect.host, false);
-  output_flag(inspect, &all.cluster.output, {"text", "json", "yaml", "wide"});
+  output_flag(inspect, &all.cluster.output, {"text", "json", "yaml", "wide", "gpushare"});
   inspect->add_flag("--cluster", all.cluster.wanted, "the whole cluster; `kubectl carve inspect` means that anyway");
+  inspect->add_flag("-d,--details", all.cluster.details, "with -o gpushare: a line per pod");
   kubeconfig_flag(inspect, &all.cluster);
   inspect->add_option("NODE", all.cluster.name, "with --cluster: only this node's cards");
   inspect->footer(
       "Examples:\n  carve inspect\n  carve inspect -o json\n  carve inspect --cluster -o wide\n"
-      "  kubectl carve inspect n1");
+      "  kubectl carve inspect n1\n  kubectl carve inspect -o gpushare -d          (the tables of `kubectl inspect "
+      "gpushare -d`)");
   auto* explain = app.add_subcommand("explain", "why a pod waits, and what would have to change; or what it got");
   output_flag(explain, &all.explain.output, {"text", "json", "yaml"});
   kubeconfig_flag(explain, &all.explain);
@@ -396,14 +403,21 @@ Result<void> check_folders(const HostOptions& host) {
                   std::string(flag) + ": longer than 80 bytes: sockets below it would have too long names");
     }
   }
+  for (const auto& path : host.driver_mounts) {
+    if (path.empty() || path.front() != '/') {
+      return fail(Code::kInvalidArgument, "--driver-mount: \"" + path + "\" is no absolute path");
+    }
+  }
   return {};
 }
 
 int inspect_here_or_there(Everything& all) {
+  if (all.cluster.details && all.cluster.output != "gpushare")
+    return report({Code::kInvalidArgument, "inspect: --details is for -o gpushare"}, kExitUsage);
   if (all.cluster.wanted || !all.cluster.kubeconfig.empty()) return inspect_cluster(all.cluster);
   if (!all.cluster.name.empty())
     return report({Code::kInvalidArgument, "inspect: a node is named, but not --cluster"}, kExitUsage);
-  if (all.cluster.output == "yaml" || all.cluster.output == "wide") {
+  if (all.cluster.output != "text" && all.cluster.output != "json") {
     return report({Code::kInvalidArgument, "inspect: -o " + all.cluster.output + " is for --cluster"}, kExitUsage);
   }
   all.inspect.output = all.cluster.output;
@@ -490,17 +504,32 @@ int usage_error(const std::string& text) {
   return kExitUsage;
 }
 
+/// A link to this program may have the name of a plug-in of kubectl: `kubectl carve …` is `carve … --cluster`, and
+/// `kubectl inspect gpushare …` goes on as it was before Carve.
+std::vector<std::string> words_of(int argc, char** argv, bool* of_kubectl) {
+  std::vector<std::string> words(argv, argv + argc);
+  const std::string called = words.empty() ? "" : words.front().substr(words.front().rfind('/') + 1);
+  const bool gpushare = called == "kubectl-inspect-gpushare";
+  if (gpushare) words.insert(words.begin() + 1, {"inspect", "--output=gpushare"});
+  *of_kubectl = gpushare || called == "kubectl-carve";
+  return words;
+}
+
 }  // namespace
 
-int carve_main(int argc, char** argv) {
+int carve_main(int argc_given, char** argv_given) {
+  bool of_kubectl = false;
+  auto words = words_of(argc_given, argv_given, &of_kubectl);
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  char** const argv = pointers.data();
+  const int argc = static_cast<int>(pointers.size());
   CLI::App app("Carve cuts GPUs into fractions and makes the fractions real.", "carve");
   app.require_subcommand(1);
   app.footer(
       "Start here:\n  carve up --simulate h200x2                       (or on a real card: carve up)\n"
       "  carve run --memory 4Gi --cores 30 -- python train.py\n  carve top");
   Everything all;
-  const std::string called = argc > 0 ? argv[0] : "";
-  const bool of_kubectl = called.substr(called.rfind('/') + 1) == "kubectl-carve";
   all.cluster.wanted = all.top_of.wanted = all.doctor_of.wanted = of_kubectl;
   server_commands(app, all);
   client_commands(app, all);

@@ -1,5 +1,7 @@
 #include "cmd/node_doors.h"
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -11,6 +13,7 @@
 #include "app/doors/dra_door.h"
 #include "app/doors/slice_publisher.h"
 #include "app/doors/slot_door.h"
+#include "app/node/departure.h"
 #include "app/node/node_report.h"
 
 namespace carve::cmd {
@@ -64,6 +67,39 @@ void tell_health(const doors::DraDoor& dra, kubelet::KubeletServer& serving, Clo
   }
 }
 
+void serve_dra(doors::SlicePublisher& publisher, const doors::DraDoor& dra, kubelet::KubeletServer& server,
+               Clock& clock, std::vector<std::jthread>* threads) {
+  threads->emplace_back([&](const std::stop_token& end) { publisher.run_watch(end); });
+  threads->emplace_back([&](const std::stop_token& end) { publisher.run_writer(clock, end); });
+  threads->emplace_back([&](const std::stop_token& end) { tell_health(dra, server, clock, end); });
+}
+
+/// The kubelet is told of slots of which it can give some out (at first those alone are well that somebody holds), or
+/// there is nothing to give out for a reason that the Node tells by itself.
+bool offers_slots(const doors::SlotDoor& door, const NodeSlices& slices, const std::string& shut) {
+  if (door.offers()) return true;
+  const auto gpu = slices.troubles().gpu;
+  if (gpu == GpuState::kStarting) return false;  // the cards are those of the file, and none is well yet
+  const auto cards = slices.cards().cards;
+  return gpu != GpuState::kOk || !shut.empty() ||
+         std::none_of(cards.begin(), cards.end(), [](const Card& card) { return card.health.ok; });
+}
+
+/// Told to end: what was sent here is begun first, and nobody else is sent. By DRA alone there is nothing to wait for:
+/// the next agent's door is open already, and a call that fails is made again.
+void depart(const DoorOptions& options, const doors::SlotDoor& slots, node::NodeReport& report, Clock& clock,
+            Log& log) {
+  if (!options.slots || options.leaves_within == Clock::Duration::zero()) return;
+  if (!options.wakes_pods) report.leave();  // without a control there is nobody to heed it
+  const auto begun = clock.now();
+  const node::Departure departure{[&] { return report.said_leaving(); }, [&] { return slots.unfinished(); },
+                                  !options.wakes_pods, options.leaves_within};
+  const auto left = departure.wait(clock);
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(clock.now() - begun).count();
+  log.info("this agent leaves the node", {{"said", report.said_leaving()}, {"ms", ms}});
+  for (const auto& one : left) log.warn("not waited for any longer", {{"what", one}});
+}
+
 }  // namespace
 
 Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api, Clock& clock, Log& log,
@@ -80,11 +116,12 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     return kubelet.registered().value_or(std::map<std::string, std::size_t>());
   };
   doors::SlicePublisher* cards = nullptr;
+  std::function<bool()> serves;  // set before anybody steps
   node::NodeReport report(
       options.node,
       {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.gpushare_unit,
        [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_doors(options),
-       options.wakes_pods, plugins});
+       options.wakes_pods, plugins, [&serves] { return serves && serves(); }});
   const auto shut = [&report] { return report.shut(); };
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
   doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut);
@@ -99,6 +136,9 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
   CARVE_TRY(const auto server,
             kubelet::KubeletServer::open(sockets_of(options, &dra, &slot_door), log));
   serving = server.get();
+  serves = [&] {
+    return !options.slots || (server->seen().slots_registered && offers_slots(slot_door, slices, report.shut()));
+  };
 
   // The server's thread is the last to be stopped: its destructor waits for calls that the doors
   // answer.
@@ -112,17 +152,12 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     threads.emplace_back([&](const std::stop_token& end) { report.run(end); });
     threads.emplace_back(
         [&](const std::stop_token& end) { pods.run([&] { slot_door.poke(); }, end); });
-    if (options.dra) {
-      threads.emplace_back([&](const std::stop_token& end) { publisher.run_watch(end); });
-      threads.emplace_back([&](const std::stop_token& end) { publisher.run_writer(clock, end); });
-      threads.emplace_back([&](const std::stop_token& end) { tell_health(dra, *server, clock, end); });
-    }
-    if (options.slots) {
-      threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
-    }
+    if (options.dra) serve_dra(publisher, dra, *server, clock, &threads);
+    if (options.slots) threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
     if (early != nullptr && options.dra) early->lead_to(dra);
     while (clock.sleep_for(std::chrono::hours(1), stop)) {
     }
+    depart(options, slot_door, report, clock, log);
     if (early != nullptr) early->give_up();
     sockets.reset();  // no new calls; those that wait are answered by the doors' own end, just below
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/doors/waiting_dra.h"
+#include "app/node/departure.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -28,6 +29,8 @@ struct DoorOptions {
   std::vector<std::string> totals;           // extended resources to keep on the Node
   Bytes gpushare_unit = Bytes::gib(1);       // of aliyun.com/gpu-mem
   bool wakes_pods = true;  // by a touch of the Node when slices are free; false: control does
+  // Told to end: how long it goes on for pods that were sent here before. 0: it ends at once, as one that is killed.
+  Clock::Duration leaves_within = node::Departure::kMost;
   std::string unique;  // in the DRA sockets' names: the pod's UID; empty: "agent"
 };
 
@@ -35,7 +38,8 @@ struct DoorOptions {
 ///   errors  kInvalidArgument
 [[nodiscard]] Result<void> parse_doors(const std::string& words, DoorOptions* options);
 
-/// Opens the doors and serves until `stop`. Everything it is given outlives the call.
+/// Opens the doors and serves until `stop`, and where slots are served on until what was sent to this node is begun, at
+/// most `leaves_within` longer. Everything it is given outlives the call.
 ///   errors  a socket or a folder that cannot be made
 ///   early   what was asked while another agent served this node: answered from now on, until the call returns
 [[nodiscard]] Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api,

@@ -23,7 +23,7 @@ namespace {
 
 namespace files = std::filesystem;
 
-constexpr int kPatience = 90;  // seconds: pods that were told to end have 15, and their nodes something else to do
+constexpr int kPatience = 90;  // seconds: pods that were told to end have 30, and their nodes something else to do
 
 /// The agent's folders on the host, as this process sees them. The last one is written by `carve keep-files`.
 std::vector<std::string> folders_of(const DownOptions& options) {

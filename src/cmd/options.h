@@ -105,6 +105,7 @@ struct ClusterOptions {
   std::string space = "default";
   std::string name;  // of the node (inspect: optional) or the pod (explain)
   std::string output = "text";
+  bool details = false;  // inspect -o gpushare: a line per pod
 };
 
 /// What decides for a whole cluster.
@@ -177,6 +178,10 @@ int report(const Error& error, int otherwise = kExitFailed);
 /// "0.1.0", and the commit it was built from ("unknown" outside a repository).
 extern const char* const kVersion;
 extern const char* const kCommit;
+
+/// Where slices of `carve run` have their cgroups: the flag's, or "carve" below the cgroup2 mount.
+///   errors  kUnavailable: no cgroup2 mount
+[[nodiscard]] Result<std::string> cgroup_folder(const HostOptions& host);
 
 /// This executable's path, and the folder it lies in.
 [[nodiscard]] std::string own_path();

@@ -9,7 +9,6 @@
 
 #include "abi/hello.h"
 #include "adapter/api/client.h"
-#include "adapter/cgroup/cgroup2.h"
 #include "adapter/process/text_file.h"
 #include "app/cli/views.h"
 #include "cmd/options.h"
@@ -47,9 +46,9 @@ std::vector<Service> services_of(const UpOptions& options, const HostOptions& ho
         std::vector<std::string>{"--profile", options.simulate, "--socket", simulated.socket},
         host.runtime_dir);
   }
-  services.emplace_back("arbiter", own_path(),
-                        std::vector<std::string>{"arbiter", "--runtime-dir", host.runtime_dir},
-                        host.runtime_dir);
+  std::vector<std::string> arbiter = {"arbiter", "--runtime-dir", host.runtime_dir};
+  if (const auto groups = cgroup_folder(host); groups) arbiter.insert(arbiter.end(), {"--cgroup-root", *groups});
+  services.emplace_back("arbiter", own_path(), arbiter, host.runtime_dir);
   std::vector<std::string> agent = {"agent", "--standalone"};
   const auto flags = host_flags(host);
   agent.insert(agent.end(), flags.begin(), flags.end());
@@ -85,12 +84,6 @@ Result<AgentView> wait_ready(const HostOptions& host, const std::vector<Service>
   }
   if (view) return view;  // it runs; what is missing is shown
   return fail(Code::kDeadlineExceeded, "not ready after 30 s: " + view.error().what);
-}
-
-Result<std::string> cgroup_folder(const HostOptions& host) {
-  if (!host.cgroup_root.empty()) return host.cgroup_root;
-  CARVE_TRY(const auto mount, Cgroup2::find_mount());
-  return mount + "/carve";
 }
 
 /// Slices that still live: by the agent's word, or where it is away by their cgroups.

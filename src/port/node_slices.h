@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -25,8 +26,9 @@ struct PrepareRequest {
   // Kept with the slice: empty for a part that stands means those it has. At most 16; keys of letters, digits and _,
   // values also with . : / - and commas; none is NVIDIA_VISIBLE_DEVICES.
   std::map<std::string, std::string> environment = {};
+  // Of the leader whose decision this is, as in the record; 0: nobody's, as of a claim. The journal keeps it.
+  std::uint64_t epoch = 0;
 };
-
 
 struct Prepared {
   std::string device;  // fully qualified CDI name, published: a runtime that resolves it finds the slice

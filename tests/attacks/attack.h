@@ -31,6 +31,8 @@ int report_and_hold(const char* name, const Taken& taken, const Options& options
 int precondition_missing(const char* name, const std::string& why);
 
 // Rows that live in files of their own.
+int module_globals(const Options&);
+int module_globals_room(const Options&);
 int pages_truncated(const Options&);
 int pages_locked(const Options&);
 int pages_noise(const Options&);

@@ -5,13 +5,14 @@ and from nothing else. Beside each attack a neighbour computes in a slice of its
 
 attack_table.py --bin <build>/bin. Exit code 77: skipped, with the reason; 1: something was neither.
 """
-import json
+import glob
 import os
-import subprocess
+import re
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(HERE, "..", "integration", "node"))
 from machine import Machine, cgroup2_mount, enter_private_namespace, until  # noqa: E402
 
@@ -27,10 +28,27 @@ ATTACKS = {
     "dlmopen": "held", "get-proc-address": "held", "versioned-name": "held", "fork": "held",
     "exec-child": "held", "setuid-child": "held",
     "driver-file-after": "either", "driver-file-before": "either", "own-copy": "either", "static-client": "either",
-    "registered-memory": "either",
+    "registered-memory": "either", "module-globals": "either",
     "pages-truncated": "either", "pages-locked": "either", "pages-noise": "either", "pages-lied": "either",
     "grant-written": "held", "stopped-in-lease": "either",
 }
+
+
+def claims(texts):
+    """What documents say of the attacks in numbers: [(document, attacks, held or None, caught or None)]. None needs to.
+    `texts`: document → its text."""
+    return [(name, *(int(number) if number else None for number in found))
+            for name, text in texts.items()
+            for found in re.findall(r"(\d+) attacks\b(?:: (\d+) held, (\d+) caught)?", text)]
+
+
+def documents():
+    files = glob.glob(os.path.join(ROOT, "*.md")) + glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
+    texts = {}
+    for path in files:
+        with open(path, encoding="utf-8") as file:
+            texts[os.path.relpath(path, ROOT)] = file.read()
+    return texts
 
 
 class Table:
@@ -38,6 +56,7 @@ class Table:
         self.m = machine
         self.card = None
         self.problems = []
+        self.verdicts = {"held": 0, "caught": 0}
 
     def account(self):
         return self.m.truth("account")["processes"]
@@ -74,7 +93,7 @@ class Table:
         deadline = time.monotonic() + 20
         while process.poll() is None and time.monotonic() < deadline:
             rows = [p for p in self.account() if p["pid"] not in before and p["alive"]]
-            held = sum(p["explicit_bytes"] for p in rows)
+            held = sum(p["explicit_bytes"] + p["module_bytes"] for p in rows)  # what modules' globals took counts as well
             most = max(most, held)
             if held > LIMIT:
                 first_over = first_over or time.monotonic()
@@ -99,6 +118,21 @@ class Table:
             verdict = "held (ended: %s)" % (err.strip().split("\n")[-1] or process.returncode)
         return verdict, most, over, self.neighbour_share(since, end)
 
+    def node(self):
+        """Who decides: the arbiter and the agent, by their process ids. Fails when either does not answer by name."""
+        return self.m.pid_of("arbiter"), self.m.pid_of("agent")
+
+    def node_is_well(self, before):
+        """The same processes as before the attack, none of them stopped, and the arbiter answers; within a second."""
+        def well():
+            pids = self.node()
+            return (pids == before and all(state_of(pid) in "RSD" for pid in pids)
+                    and self.m.view()["arbiter_state"] == "ok")
+        try:
+            return until("the node is well", 1, well)
+        except AssertionError:
+            return False
+
     def judge(self, name, wanted, verdict, over, share):
         if verdict.startswith("missing"):
             return "MISSING"
@@ -115,14 +149,23 @@ class Table:
               "all figures from the simulated driver")
         print(f"{'attack':<22}{'outcome':<26}{'most held, MiB':>16}{'neighbour got, %':>20}  judgement")
         for name, wanted in ATTACKS.items():
+            before = self.node()
             verdict, most, over, share = self.run(name)
             judgement = self.judge(name, wanted, verdict, over, share)
+            if judgement == "ok" and not self.node_is_well(before):
+                judgement = "NODE HURT"
+            self.verdicts[verdict.split()[0]] = self.verdicts.get(verdict.split()[0], 0) + 1
             print(f"{name:<22}{verdict:<26}{most / MIB:>16.0f}{-1 if share is None else share:>20.1f}  {judgement}", flush=True)
             if judgement != "ok":
                 self.problems.append(f"{name}: {judgement}")
             if self.neighbour.poll() is not None:
                 self.problems.append(f"{name}: the neighbour ended")
                 self.start_neighbour()
+        held, caught = self.verdicts["held"], self.verdicts["caught"]
+        for name, attacks, says_held, says_caught in claims(documents()):
+            if attacks != len(ATTACKS) or (says_held is not None and (says_held, says_caught) != (held, caught)):
+                self.problems.append(f"{name} says {attacks} attacks, {says_held} held, {says_caught} caught: it was "
+                                     f"{len(ATTACKS)}, {held}, {caught}")
 
 
 def state_of(pid):
@@ -148,7 +191,8 @@ def main():
         raise
     finally:
         machine.close()
-    print(f"attacks: {len(ATTACKS)} tried, {len(table.problems)} uncovered")
+    print(f"attacks: {len(ATTACKS)} tried: {table.verdicts['held']} held, {table.verdicts['caught']} caught; "
+          f"{len(table.problems)} problems")
     for problem in table.problems:
         print("  " + problem)
     return 1 if table.problems else 0

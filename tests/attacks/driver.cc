@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <chrono>
+#include <string>
 #include <thread>
 
 namespace carve::attacks {
@@ -72,6 +73,28 @@ Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step) {
     taken.bytes += step;
   }
   return taken;
+}
+
+Taken take_globals(const Find& find, std::uint64_t bytes) {
+  Taken taken;
+  taken.refused_with = open_device(find);
+  taken.reached_driver = taken.refused_with != kNotFound;
+  if (taken.refused_with != 0) return taken;
+  const auto load = entry<ModuleLoad>(find, "cuModuleLoadData");
+  const std::string source = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 carve_big[" +
+                             std::to_string(bytes) + "];\n.visible .entry carve_fill()\n{\n  ret;\n}\n";
+  void* module = nullptr;
+  taken.refused_with = load ? load(&module, source.c_str()) : kNotFound;
+  if (taken.refused_with == 0) taken.bytes = bytes;
+  return taken;
+}
+
+std::uint64_t free_memory(const Find& find) {
+  using GetInfo = int (*)(std::size_t*, std::size_t*);
+  const auto get = entry<GetInfo>(find, "cuMemGetInfo_v2");
+  std::size_t free_bytes = 0;
+  std::size_t total = 0;
+  return get && get(&free_bytes, &total) == 0 ? free_bytes : 0;
 }
 
 int launch_kernels(const Find& find, unsigned launches) {

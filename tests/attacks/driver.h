@@ -19,6 +19,12 @@ struct Taken {
 /// Initialises the driver found by `find` and takes memory; keeps all of it.
 Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step);
 
+/// Loads a module with `bytes` of global variables on device 0: the driver takes them at loading. Keeps all of it.
+Taken take_globals(const Find& find, std::uint64_t bytes);
+
+/// What the driver, or who stands before it, says is free in the current context; 0 when it does not say.
+std::uint64_t free_memory(const Find& find);
+
 /// Launches `launches` kernels of our own sample module on device 0 without waiting for them.
 /// Returns the CUresult that ended it, 0 when all were launched.
 int launch_kernels(const Find& find, unsigned launches);

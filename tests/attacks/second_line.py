@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The second line against a process that has the library, said hello, and then goes past it by the driver's own file:
 memory past the limit is ended within a second, time past the guarantee is frozen down to it, in the same cycle again
-and again. Figures from the simulated driver's account. second_line.py --bin <build>/bin; exit code 77: skipped."""
+and again. And against memory that no call announces: the global variables of a module. Figures from the simulated
+driver's account. second_line.py --bin <build>/bin; exit code 77: skipped."""
+import json
 import os
 import signal
 import sys
@@ -37,6 +39,49 @@ def memory(machine):
     assert child.returncode == -signal.SIGKILL and took < 1, (child.returncode, took)
     # Who said hello is no stranger: it is the memory that gave it away.
     assert events(machine, "breach-memory") and not events(machine, "breach-unregistered"), machine.view()["events"]
+
+
+def held_by(machine, pid):
+    """Explicit memory, and what the driver took for the globals of the modules that it loaded."""
+    return next((p["explicit_bytes"] + p["module_bytes"] for p in machine.truth("account")["processes"]
+                 if p["pid"] == pid and p["alive"]), 0)
+
+
+def globals_past_the_limit(machine):
+    """What a driver takes when it loads a module no call announces: its size is known afterwards, from the driver."""
+    known = len(events(machine, "breach-memory"))
+    child = machine.start("run", "--memory", "2Gi", "--cores", "10", "--", machine.program("carve-attack"),
+                          "module-globals", "--bytes", str(4096 * MIB), "--hold-ms", "20000")
+    since = None
+    while child.poll() is None:
+        if since is None and held_by(machine, child.pid) > 2048 * MIB:
+            since = time.monotonic()
+        time.sleep(0.01)
+    assert since is not None, "it never got past its limit: this test shows nothing"
+    took = time.monotonic() - since
+    print(f"globals of a module: 4096 MiB in a slice of 2048, ended {took * 1000:.0f} ms later")
+    assert child.returncode == -signal.SIGKILL and took < 1, (child.returncode, took)
+    assert len(events(machine, "breach-memory")) == known + 1, machine.view()["events"]
+
+
+def globals_take_room(machine):
+    """Those that fit are charged by the next rounds of the watchdog: the room for everything else shrinks."""
+    known = len(events(machine, "breach-memory"))
+    child = machine.start("run", "--memory", "2Gi", "--cores", "10", "--", machine.program("carve-attack"),
+                          "module-globals-room", "--bytes", str(512 * MIB), "--hold-ms", "5000")
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, (child.returncode, err)
+    said = json.loads(out)
+    high = next(p["explicit_high_bytes"] for p in machine.truth("account")["processes"] if p["pid"] == child.pid)
+    gone = said["free_before"] - said["free_after"]
+    print(f"globals of a module that fit: of 512 MiB {gone / MIB:.0f} are gone from what is free after "
+          f"{said['told_after_ms']} ms; then {high / MIB:.0f} MiB could be had of 2048")
+    assert said["globals"] == 512 * MIB and said["refused_with"] == 2, said
+    # What is charged in advance for a context may be more than this card's driver takes: that much is not new.
+    assert 384 * MIB <= gone <= 512 * MIB and said["told_after_ms"] < 2000, said
+    assert high <= 2048 * MIB - said["globals"], high
+    assert high == said["then_got"] >= 2048 * MIB - said["globals"] - 256 * MIB, (high, said)  # a context, and no more
+    assert len(events(machine, "breach-memory")) == known, machine.view()["events"]
 
 
 def compute(machine):
@@ -109,6 +154,8 @@ def main():
         machine.up()
         time.sleep(1.2)  # an arbiter's word on who is registered counts from its second second on
         memory(machine)
+        globals_past_the_limit(machine)
+        globals_take_room(machine)
         compute(machine)
         compute_by_little(machine)
     except BaseException:

@@ -193,6 +193,8 @@ constexpr Attack kAttacks[] = {
     {"own-copy", own_copy},
     {"registered-memory", registered_memory},
     {"registered-compute", registered_compute},
+    {"module-globals", module_globals},
+    {"module-globals-room", module_globals_room},
     {"pages-truncated", pages_truncated},
     {"pages-locked", pages_locked},
     {"pages-noise", pages_noise},

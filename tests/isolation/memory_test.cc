@@ -78,6 +78,92 @@ TEST_F(SliceTest, AContextThatDoesNotFitIsRefused) {
   }), 0);
 }
 
+TEST_F(SliceTest, AContextOfEveryVersionIsChargedAndGivenBack) {
+  start_slice(2 * kContext + kMiB);
+  EXPECT_EQ(in_child([] {
+    if (start_driver() != 0) return 1;
+    CUcontext own = nullptr;
+    CUcontext one_more = nullptr;
+    void* const none = nullptr;
+    const auto made = [&](int version, CUcontext* out) {
+      switch (version) {
+        case 1: return call("cuCtxCreate", out, 0U, CUdevice{0});
+        case 2: return call("cuCtxCreate_v2", out, 0U, CUdevice{0});
+        case 3: return call("cuCtxCreate_v3", out, none, 0, 0U, CUdevice{0});
+        default: return call("cuCtxCreate_v4", out, none, 0U, CUdevice{0});
+      }
+    };
+    for (int version = 1; version <= 4; ++version) {
+      if (made(version, &own) != 0) return 10 * version;
+      if (made(version, &one_more) != CUDA_ERROR_OUT_OF_MEMORY) return 10 * version + 1;
+      if (truth_of_process(getpid()).context_bytes != 2 * kContext) return 10 * version + 2;
+      const CUresult gone = version == 1   ? call("cuCtxDestroy", own)
+                            : version == 2 ? call("cuCtxDetach", own)
+                                           : call("cuCtxDestroy_v2", own);
+      if (gone != 0 || truth_of_process(getpid()).context_bytes != kContext) return 10 * version + 3;
+    }
+    // The primary one goes by a reset too, in both its forms, and with its last user by the older name.
+    for (const char* reset : {"cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2"}) {
+      if (call(reset, CUdevice{0}) != 0 || truth_of_process(getpid()).context_bytes != 0) return 51;
+      if (start_driver() != 0 || made(2, &own) != 0) return 52;
+      if (made(2, &one_more) != CUDA_ERROR_OUT_OF_MEMORY || call("cuCtxDestroy_v2", own) != 0) return 53;
+    }
+    if (call("cuDevicePrimaryCtxRelease", CUdevice{0}) != 0) return 54;
+    if (truth_of_process(getpid()).context_bytes != 0) return 55;
+    if (made(2, &own) != 0 || made(2, &one_more) != 0) return 56;
+    return made(2, &one_more) == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 57;
+  }), 0);
+}
+
+// What a pool keeps of what was freed is charged until it is trimmed or destroyed; what is out outlives its pool.
+TEST_F(SliceTest, APoolsReserveIsChargedUntilItGoes) {
+  start_slice(kContext + kRoom);
+  EXPECT_EQ(in_child([] {
+    if (start_driver() != 0) return 1;
+    const auto pool_with = [](CUdeviceptr* address) {
+      CUmemPoolProps properties{};
+      properties.alloc_type = 1;
+      properties.location = {1, 0};
+      CUmemoryPool pool = nullptr;
+      std::uint64_t keep_all = ~0ULL;
+      if (call("cuMemPoolCreate", &pool, &properties) != 0) return pool;
+      call("cuMemPoolSetAttribute", pool, 4, &keep_all);  // the release threshold
+      const CUresult result = call("cuMemAllocFromPoolAsync", address, std::size_t{64 * kMiB}, pool, CUstream{});
+      return result == 0 && call("cuStreamSynchronize", CUstream{}) == 0 ? pool : nullptr;
+    };
+    const auto freed = [](CUdeviceptr address) {
+      return call("cuMemFreeAsync", address, CUstream{}) == 0 && call("cuStreamSynchronize", CUstream{}) == 0;
+    };
+    const auto holds = [] { return truth_of_process(getpid()).explicit_bytes; };
+    CUdeviceptr address = 0;
+    CUmemoryPool pool = pool_with(&address);
+    if (pool == nullptr || holds() != 64 * kMiB) return 2;
+    if (!freed(address) || holds() != 64 * kMiB || free_memory() != kRoom - 64 * kMiB) return 3;
+    if (call("cuMemPoolTrimTo", pool, std::size_t{0}) != 0 || holds() != 0 || free_memory() != kRoom) return 4;
+    if (call("cuMemPoolDestroy", pool) != 0) return 5;
+    pool = pool_with(&address);  // destroyed with a reserve
+    if (pool == nullptr || !freed(address) || holds() != 64 * kMiB) return 6;
+    if (call("cuMemPoolDestroy", pool) != 0 || holds() != 0 || free_memory() != kRoom) return 7;
+    pool = pool_with(&address);  // destroyed with memory out
+    if (pool == nullptr || call("cuMemPoolDestroy", pool) != 0) return 8;
+    if (holds() != 64 * kMiB || free_memory() != kRoom - 64 * kMiB) return 9;
+    return freed(address) && holds() == 0 && free_memory() == kRoom ? 0 : 10;
+  }), 0);
+}
+
+// A driver without 32-bit addresses refuses the first of all names; then nothing is held and nothing announced.
+TEST_F(SliceTest, WhatTheDriverRefusesIsNotCharged) {
+  start_slice(kContext + kRoom);
+  EXPECT_EQ(in_child([] {
+    if (start_driver() != 0) return 1;
+    CUdeviceptr_v1 address = 0;
+    for (int i = 0; i < 100; ++i) {
+      if (call("cuMemAlloc", &address, unsigned{64 * kMiB}) != 801) return 2;
+    }
+    return free_memory() == kRoom && truth_of_process(getpid()).explicit_high == 0 ? 0 : 3;
+  }), 0);
+}
+
 TEST_F(SliceTest, WhatDiesWithItsContextIsGivenBack) {
   start_slice(3 * kContext + kRoom);
   EXPECT_EQ(in_child([] {

@@ -94,31 +94,165 @@ CUresult take_retained(std::uint64_t bytes, Held* held) {
   return result;
 }
 
-/// An allocation node: the memory comes when the graph is launched.
-CUresult take_graph(std::uint64_t bytes, Held* held) {
-  CUgraph graph = nullptr;
-  CUgraphNode node = nullptr;
-  CUgraphExec exec = nullptr;
+/// The default pool of the card is another one while this is asked for.
+CUresult take_from_set_pool(std::uint64_t bytes, Held* held) {
+  CUmemLocation card{1, 0};
+  CUmemoryPool usual = nullptr;
+  CUresult result = call("cuDeviceGetMemPool", &usual, CUdevice{0});
+  result = result != 0 ? result : call("cuMemSetMemPool", &card, 1, own_pool());
+  result = result != 0 ? result : take_async(bytes, held);
+  call("cuMemSetMemPool", &card, 1, usual);
+  return result;
+}
+
+constexpr CUDA_MEM_ALLOC_NODE_PARAMS node_of(std::uint64_t bytes) {
   CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
   parameters.pool_props.alloc_type = 1;
   parameters.pool_props.location = {1, 0};
   parameters.bytesize = static_cast<std::size_t>(bytes);
-  CUresult result = call("cuGraphCreate", &graph, 0U);
+  return parameters;
+}
+
+/// Puts memory of that size into an empty graph; `address` is where it will lie.
+using Fill = CUresult (*)(CUgraph graph, std::uint64_t bytes, CUdeviceptr* address);
+using Instantiate = CUresult (*)(CUgraphExec* exec, CUgraph graph);
+
+CUresult add_node(CUgraph graph, std::uint64_t bytes, CUdeviceptr* address) {
+  CUgraphNode node = nullptr;
+  CUDA_MEM_ALLOC_NODE_PARAMS parameters = node_of(bytes);
+  const CUresult result = call("cuGraphAddMemAllocNode", &node, graph, static_cast<const CUgraphNode*>(nullptr),
+                               std::size_t{0}, &parameters);
+  *address = parameters.dptr;
+  return result;
+}
+
+/// The general form of any node, and its two later ones with what an edge is besides.
+struct NodeParams {
+  int type;
+  int reserved0[3];
+  CUDA_MEM_ALLOC_NODE_PARAMS memory;
+  char reserved1[232 - sizeof(CUDA_MEM_ALLOC_NODE_PARAMS)];
+  long long reserved2;
+};
+static_assert(sizeof(NodeParams) == 256);
+CUresult add_general_node(CUgraph graph, std::uint64_t bytes, CUdeviceptr* address) {
+  CUgraphNode node = nullptr;
+  NodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  parameters.memory = node_of(bytes);
+  const CUresult result =
+      call("cuGraphAddNode", &node, graph, static_cast<const CUgraphNode*>(nullptr), std::size_t{0}, &parameters);
+  *address = parameters.memory.dptr;
+  return result;
+}
+CUresult add_general_node_v2(CUgraph graph, std::uint64_t bytes, CUdeviceptr* address) {
+  CUgraphNode node = nullptr;
+  NodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  parameters.memory = node_of(bytes);
+  const CUresult result = call("cuGraphAddNode_v2", &node, graph, static_cast<const CUgraphNode*>(nullptr),
+                               static_cast<const void*>(nullptr), std::size_t{0}, &parameters);
+  *address = parameters.memory.dptr;
+  return result;
+}
+CUresult add_child(CUgraph graph, std::uint64_t bytes, CUdeviceptr* address) {
+  CUgraph child = nullptr;
+  CUgraphNode node = nullptr;
+  CUresult result = call("cuGraphCreate", &child, 0U);
+  result = result != 0 ? result : add_node(child, bytes, address);
   result = result != 0 ? result
-                       : call("cuGraphAddMemAllocNode", &node, graph, static_cast<const CUgraphNode*>(nullptr),
-                              std::size_t{0}, &parameters);
-  result = result != 0 ? result : call("cuGraphInstantiateWithFlags", &exec, graph, 0ULL);
+                       : call("cuGraphAddChildGraphNode", &node, graph, static_cast<const CUgraphNode*>(nullptr),
+                              std::size_t{0}, child);
+  call("cuGraphDestroy", child);
+  return result;
+}
+
+CUresult with_flags(CUgraphExec* exec, CUgraph graph) {
+  return call("cuGraphInstantiateWithFlags", exec, graph, 0ULL);
+}
+CUresult the_first_way(CUgraphExec* exec, CUgraph graph) {
+  return call("cuGraphInstantiate", exec, graph, static_cast<CUgraphNode*>(nullptr), static_cast<char*>(nullptr),
+              std::size_t{0});
+}
+CUresult the_second_way(CUgraphExec* exec, CUgraph graph) {
+  return call("cuGraphInstantiate_v2", exec, graph, static_cast<CUgraphNode*>(nullptr), static_cast<char*>(nullptr),
+              std::size_t{0});
+}
+/// Its memory is taken at once: uploaded.
+struct InstantiateParams {
+  std::uint64_t flags;
+  CUstream upload;
+  CUgraphNode error;
+  int result;
+};
+CUresult uploaded(CUgraphExec* exec, CUgraph graph) {
+  InstantiateParams parameters{2, nullptr, nullptr, 0};
+  return call("cuGraphInstantiateWithParams", exec, graph, &parameters);
+}
+CUresult uploaded_own(CUgraphExec* exec, CUgraph graph) {
+  InstantiateParams parameters{2, nullptr, nullptr, 0};
+  return call("cuGraphInstantiateWithParams_ptsz", exec, graph, &parameters);
+}
+
+/// The memory comes when the graph is launched (or uploaded).
+template <Fill fill, Instantiate instantiate>
+CUresult take_graph(std::uint64_t bytes, Held* held) {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUdeviceptr address = 0;
+  CUresult result = call("cuGraphCreate", &graph, 0U);
+  result = result != 0 ? result : fill(graph, bytes, &address);
+  result = result != 0 ? result : instantiate(&exec, graph);
   result = result != 0 ? result : call("cuGraphLaunch", exec, CUstream{});
   result = result != 0 ? result : call("cuStreamSynchronize", CUstream{});
-  *held = {parameters.dptr, reinterpret_cast<std::uint64_t>(graph), reinterpret_cast<std::uint64_t>(exec)};
+  *held = {address, reinterpret_cast<std::uint64_t>(graph), reinterpret_cast<std::uint64_t>(exec)};
   if (result != 0) {
     call("cuGraphDestroy", graph);
   }
   return result;
 }
+
+/// An allocation in stream order while the stream captures: it becomes a node.
+CUresult take_captured(std::uint64_t bytes, Held* held) {
+  static CUstream stream = nullptr;
+  if (stream == nullptr && call("cuStreamCreate", &stream, 1U) != 0) {
+    return -1;
+  }
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUdeviceptr address = 0;
+  CUresult result = call("cuStreamBeginCapture_v2", stream, 2);
+  if (result != 0) {
+    return result;
+  }
+  result = call("cuMemAllocAsync", &address, static_cast<std::size_t>(bytes), stream);
+  const CUresult ended = call("cuStreamEndCapture", stream, &graph);
+  result = result != 0 ? result : ended;
+  result = result != 0 ? result : with_flags(&exec, graph);
+  result = result != 0 ? result : call("cuGraphLaunch", exec, stream);
+  result = result != 0 ? result : call("cuStreamSynchronize", stream);
+  *held = {address, reinterpret_cast<std::uint64_t>(graph), reinterpret_cast<std::uint64_t>(exec)};
+  if (result != 0 && graph != nullptr) {
+    call("cuGraphDestroy", graph);
+  }
+  return result;
+}
+
+/// What can be launched is destroyed; what it allocated is there until it is freed.
+CUresult take_outliving(std::uint64_t bytes, Held* held) {
+  const CUresult result = take_graph<add_node, with_flags>(bytes, held);
+  if (result == 0) {
+    call("cuGraphExecDestroy", reinterpret_cast<CUgraphExec>(held->c));
+    held->c = 0;
+  }
+  return result;
+}
+
 CUresult drop_graph(Held held) {
   CUresult result = call("cuMemFree_v2", CUdeviceptr{held.a});
-  call("cuGraphExecDestroy", reinterpret_cast<CUgraphExec>(held.c));
+  if (held.c != 0) {
+    call("cuGraphExecDestroy", reinterpret_cast<CUgraphExec>(held.c));
+  }
   call("cuGraphDestroy", reinterpret_cast<CUgraph>(held.b));
   result = result != 0 ? result : call("cuDeviceGraphMemTrim", CUdevice{0});
   return result;
@@ -137,7 +271,17 @@ constexpr Path kPaths[] = {
     {"cuMemCreate", take_physical, drop_physical},
     {"cuMemCreate, mapped, released", take_mapped, drop_mapped},
     {"cuMemRetainAllocationHandle", take_retained, drop_physical},
-    {"graph allocation node", take_graph, drop_graph},
+    {"cuMemAllocAsync, from the pool of cuMemSetMemPool", take_from_set_pool, drop_async},
+    {"graph allocation node", take_graph<add_node, with_flags>, drop_graph},
+    {"graph allocation node, cuGraphInstantiate", take_graph<add_node, the_first_way>, drop_graph},
+    {"graph allocation node, cuGraphInstantiate_v2", take_graph<add_node, the_second_way>, drop_graph},
+    {"graph allocation node, cuGraphInstantiateWithParams, uploaded", take_graph<add_node, uploaded>, drop_graph},
+    {"graph allocation node, cuGraphInstantiateWithParams_ptsz", take_graph<add_node, uploaded_own>, drop_graph},
+    {"graph allocation node by cuGraphAddNode", take_graph<add_general_node, with_flags>, drop_graph},
+    {"graph allocation node by cuGraphAddNode_v2", take_graph<add_general_node_v2, with_flags>, drop_graph},
+    {"graph allocation node in a child graph", take_graph<add_child, with_flags>, drop_graph},
+    {"graph allocation node that outlives what was launched", take_outliving, drop_graph},
+    {"cuMemAllocAsync while the stream captures", take_captured, drop_graph},
 };
 
 }  // namespace

@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <numeric>
 #include <thread>
+#include <vector>
 
 #include "tests/isolation/arbiter_process.h"
 #include "tests/isolation/slice_fixture.h"
@@ -17,17 +20,45 @@ namespace {
 
 constexpr double kPerSecond = 5;     // points, of every 1 s window: 3 of the law, 2 for two loaded cores
 constexpr double kPerTen = 3.5;      // of every 10 s
+constexpr double kAlone = 3.5;       // of every 1 s window of a cap, with nobody to overlap with
+
+/// Processor time of this virtual machine since its start: what its host took away, and all.
+struct Stolen {
+  static Stolen now() {
+    std::ifstream stat("/proc/stat");
+    std::string cpu;
+    stat >> cpu;
+    std::vector<double> ticks(8);  // user nice system idle iowait irq softirq steal
+    for (double& one : ticks) stat >> one;
+    return {ticks[7], std::accumulate(ticks.begin(), ticks.end(), 0.0)};
+  }
+  /// Of what there was since then, in per cent.
+  static double since(const Stolen& then) {
+    const Stolen now = Stolen::now();
+    return now.all > then.all ? 100 * (now.stolen - then.stolen) / (now.all - then.all) : 0;
+  }
+  double stolen;
+  double all;
+};
 
 class Share : public SliceTest {
  protected:
+  void SetUp() override {
+    SliceTest::SetUp();
+    begun_ = Stolen::now();
+  }
   static void stop(pid_t pid) {
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
   }
 
-  /// Delivered share of each process in per cent, per window of `ms`, of what was delivered after `since_ns`.
-  static void expect_shares(const std::vector<std::pair<pid_t, double>>& wanted, std::uint64_t since_ns, double points,
-                            unsigned ms, std::size_t at_least) {
+  /// Delivered share of each process in per cent, per window of `ms`, of what was delivered after `since_ns`. A host
+  /// that takes processors away makes a program late that launches one kernel after the other: a point is allowed for
+  /// each per cent that it took since the test began, and said.
+  void expect_shares(const std::vector<std::pair<pid_t, double>>& wanted, std::uint64_t since_ns, double points,
+                     unsigned ms, std::size_t at_least) const {
+    const double stolen = Stolen::since(begun_);
+    if (stolen >= 0.1) std::printf("  the host took %.1f %% of the processors meanwhile\n", stolen);
     for (const auto& [pid, target] : wanted) {
       const std::vector<double> got = delivered(pid, since_ns, ms);
       ASSERT_GE(got.size(), at_least);
@@ -39,9 +70,12 @@ class Share : public SliceTest {
       }
       std::printf("  wanted %5.1f %%: mean %5.1f over %zu windows of %u ms, worst window off by %.1f points\n", target,
                   sum / static_cast<double>(got.size()), got.size(), ms, worst);
-      EXPECT_LE(worst, points);
+      EXPECT_LE(worst, points + stolen);
     }
   }
+
+ private:
+  Stolen begun_{};
 };
 
 struct Case {
@@ -79,6 +113,25 @@ TEST_F(Share, TwoSlicesGetWhatTheyWerePromised) {
   }
 }
 
+// Of ten that want the card all the time each gets a tenth.
+TEST_F(Share, TenSlicesOfTen) {
+  constexpr int kSlices = 10;
+  ArbiterProcess arbiter;
+  std::vector<std::pair<pid_t, double>> wanted;
+  for (int i = 0; i < kSlices; ++i) {
+    const std::string name = "tenth" + std::to_string(i);
+    ASSERT_EQ(arbiter.put(name, card_of(512 * kMiB, 100 / kSlices, abi::ShareClass::kBurst)), "");
+    wanted.emplace_back(spin_in(name, {"--kernel-us", "500"}), 100.0 / kSlices);
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const std::uint64_t since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(6'100));
+  expect_shares(wanted, since, kPerSecond, 1000, 4);
+  for (const auto& [pid, share] : wanted) {
+    stop(pid);
+  }
+}
+
 TEST_F(Share, ACapHoldsOnAnIdleCardAndABurstDoesNot) {
   ArbiterProcess arbiter;
   ASSERT_EQ(arbiter.put("fixed", card_of(1024 * kMiB, 30, abi::ShareClass::kFixed)), "");
@@ -86,7 +139,7 @@ TEST_F(Share, ACapHoldsOnAnIdleCardAndABurstDoesNot) {
   std::this_thread::sleep_for(std::chrono::seconds(2));
   std::uint64_t since = driver_now_ns();
   std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
-  expect_shares({{fixed, 30}}, since, kPerSecond, 1000, 4);
+  expect_shares({{fixed, 30}}, since, kAlone, 1000, 4);
   stop(fixed);
   ASSERT_EQ(arbiter.put("burst", card_of(1024 * kMiB, 30, abi::ShareClass::kBurst)), "");
   const pid_t burst = spin_in("burst", {"--kernel-us", "500"});

@@ -25,6 +25,7 @@ PLANTED = {
     "libc in lease": ("lease/bad.cc", "#include <time.h>\n"),
     "C++ runtime in preload": ("preload/bad.cc", "#include <string>\n"),
     "a branch on simulated": ("src/adapter/nvml/bad.cc", "bool f() { return is_simulated(); }\n"),
+    "a branch on simulated in cmd": ("src/cmd/run.cc", "bool f() { return is_simulated(); }\n"),
     "simulated in preload": ("preload/bad.cc", 'const char* p = "/run/nvidia-sim";\n'),
     "a header of 201 lines": ("src/core/long.h", "#pragma once\n" * 201),
 }

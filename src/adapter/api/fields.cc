@@ -119,8 +119,8 @@ const boost::json::value& Fields::object(std::string_view key) {
   return value;
 }
 
-Result<void> Fields::finish() {
-  if (error_.empty()) {
+Result<void> Fields::finish(Unknown unknown) {
+  if (error_.empty() && unknown == Unknown::kRefused) {
     for (const auto& member : *object_) {
       if (std::find(seen_.begin(), seen_.end(), std::string_view(member.key())) == seen_.end()) {
         wrong(member.key(), "unknown");

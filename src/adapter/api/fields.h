@@ -13,7 +13,7 @@
 namespace carve::api {
 
 /// Takes typed members out of one JSON object. The first thing that is wrong is kept, and says the member's
-/// name; finish() also refuses members that nobody asked for.
+/// name; finish() also refuses members that nobody asked for, where it is not told to let them be.
 class Fields {
  public:
   Fields(const boost::json::value& value, std::string_view what);
@@ -31,7 +31,10 @@ class Fields {
   const boost::json::value& object(std::string_view key);
   [[nodiscard]] bool has(std::string_view key) const;
   void wrong(std::string_view key, std::string_view why);
-  Result<void> finish();
+  /// kIgnored: for what is only shown. An agent of a newer version may say more of itself than this program knows; what
+  /// decides something (requests, grants) is refused then.
+  enum class Unknown : std::uint8_t { kRefused, kIgnored };
+  Result<void> finish(Unknown unknown = Unknown::kRefused);
 
  private:
   const boost::json::value& take(std::string_view key);

@@ -104,6 +104,36 @@ TEST(ApiMessages, ViewsComeBackAsTheyWere) {
   EXPECT_NE(to_json(view).find("\"delivered_percent\": "), std::string::npos);
 }
 
+/// `"more":7` as the first member of every object of it.
+std::string with_more(std::string text) {
+  for (std::size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
+    text.insert(at + 1, text[at + 1] == '}' ? R"("more":7)" : R"("more":7,)");
+  }
+  return text;
+}
+
+/// A newer agent's view is shown by this program as far as it knows it; a grant that says more is not understood.
+TEST(ApiMessages, WhatANewerAgentSaysOfItselfIsLetBeAndWhatDecidesIsNot) {
+  AgentView view;
+  view.version = "9.0.0";
+  view.cards.emplace_back().card.id = CardId("GPU-1");
+  view.cards.back().foreign.emplace_back().pid = 7;
+  view.slices.emplace_back().id = "run-1";
+  view.slices.back().cards.emplace_back().card = "GPU-1";
+  view.events.push_back({1, "kind", "run-1", "words"});
+  const auto shown = view_of_json(with_more(to_json(view)));
+  ASSERT_TRUE(shown) << shown.error().what;
+  EXPECT_EQ(to_json(*shown), to_json(view));
+  Grant grant;
+  grant.slice = "run-1";
+  const std::string good = encode_reply(Result<Grant>(grant));
+  ASSERT_TRUE(decode_grant_reply(good));
+  const auto at = good.find("\"slice\"");
+  const auto more = decode_grant_reply(good.substr(0, at) + "\"more\":7," + good.substr(at));
+  ASSERT_FALSE(more);
+  EXPECT_NE(more.error().what.find("\"more\": unknown"), std::string::npos) << more.error().what;
+}
+
 TEST(ApiMessages, ErrorsKeepTheirCodeAndWords) {
   const auto back =
       decode_grant_reply(encode_reply(Result<Grant>(fail(Code::kResourceExhausted, "2 cards: \"full\""))));

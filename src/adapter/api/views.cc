@@ -76,7 +76,7 @@ Result<ProcessView> process_from(const json::value& value) {
   p.memory = f.bytes("memory_bytes");
   p.sm_percent = static_cast<std::uint32_t>(f.number("sm_percent", 0, 1000));
   p.registered = f.flag("registered");
-  CARVE_TRY_VOID(f.finish());
+  CARVE_TRY_VOID(f.finish(Fields::Unknown::kIgnored));
   return p;
 }
 
@@ -109,11 +109,11 @@ Result<SliceView> slice_from(const json::value& value) {
     view.announced = c.bytes("announced_bytes");
     view.compute = CoreShare(static_cast<std::uint32_t>(c.number("compute", 0, 100)));
     view.delivered_percent = c.real("delivered_percent");
-    CARVE_TRY_VOID(c.finish());
+    CARVE_TRY_VOID(c.finish(Fields::Unknown::kIgnored));
     s.cards.push_back(std::move(view));
   }
   CARVE_TRY(s.processes, processes_from(f.array("processes", kMany)));
-  CARVE_TRY_VOID(f.finish());
+  CARVE_TRY_VOID(f.finish(Fields::Unknown::kIgnored));
   return s;
 }
 
@@ -138,7 +138,7 @@ Result<CardView> card_from(const json::value& value) {
   c.temperature_c = static_cast<std::uint32_t>(f.number("temperature_c", 0, UINT32_MAX));
   c.power_mw = static_cast<std::uint32_t>(f.number("power_mw", 0, UINT32_MAX));
   CARVE_TRY(c.foreign, processes_from(f.array("foreign", kMany)));
-  CARVE_TRY_VOID(f.finish());
+  CARVE_TRY_VOID(f.finish(Fields::Unknown::kIgnored));
   return c;
 }
 
@@ -199,9 +199,9 @@ Result<AgentView> view_from(const json::value& value) {
   for (const auto& event : f.array("events", kMany)) {
     Fields e(event, "event");
     v.events.push_back({e.integer("unix_ms"), e.text("kind"), e.text("slice"), e.text("text", kMany)});
-    CARVE_TRY_VOID(e.finish());
+    CARVE_TRY_VOID(e.finish(Fields::Unknown::kIgnored));
   }
-  CARVE_TRY_VOID(f.finish());
+  CARVE_TRY_VOID(f.finish(Fields::Unknown::kIgnored));
   return v;
 }
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "adapter/process/text_file.h"
@@ -60,16 +61,23 @@ Result<std::string> Cgroup2::find_mount() {
   return point;
 }
 
+Result<std::string> Cgroup2::spelled(const std::string& root) {
+  std::error_code ignored;
+  const std::string real = std::filesystem::weakly_canonical(root, ignored);
+  const std::string mount = mount_above(real);
+  if (real.empty() || mount.empty())
+    return fail(Code::kUnavailable, "cgroup root " + root + ": not below a cgroup2 mount");
+  return real.substr(mount.size());
+}
+
 Result<std::unique_ptr<Cgroup2>> Cgroup2::open(const std::string& root) {
   CARVE_TRY_VOID(make_folders(root, 0755));
-  const std::string real = real_path(root);
-  const std::string mount = mount_above(real);
-  if (mount.empty()) return fail(Code::kUnavailable, "cgroup root " + root + ": not below a cgroup2 mount");
+  CARVE_TRY(std::string inside, spelled(root));
   Fd inotify(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!inotify || !bell) return tl::unexpected(errno_error(errno, "inotify"));
   std::unique_ptr<Cgroup2> groups(
-      new Cgroup2(real, real.substr(mount.size()), std::move(inotify), std::move(bell)));
+      new Cgroup2(real_path(root), std::move(inside), std::move(inotify), std::move(bell)));
   CARVE_TRY(const auto present, groups->list());
   for (const auto& id : present) groups->watch(id);
   return groups;

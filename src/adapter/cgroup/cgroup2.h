@@ -19,6 +19,9 @@ class Cgroup2 final : public Cgroups {
   void remove_root() const;
   /// Where cgroup2 is mounted, from /proc/self/mountinfo; kUnavailable when nowhere.
   static Result<std::string> find_mount();
+  /// How /proc/<pid>/cgroup spells this folder ("/carve"), whether it is there yet or not.
+  ///   errors  kUnavailable: not below a cgroup2 mount
+  static Result<std::string> spelled(const std::string& root);
 
   Result<void> create(const std::string& id) override;
   Result<void> join(const std::string& id, std::int32_t pid) override;

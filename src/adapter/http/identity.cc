@@ -11,12 +11,22 @@ namespace {
 
 using boost::system::error_code;
 
+/// A context, and what its callback goes by.
+struct Kept {
+  TlsContext context{TlsContext::tls_server};
+  std::string multiplexed;
+};
+
 /// Of what the client offers we speak one. Who offers none of it goes on without.
-int choose_protocol(SSL*, const unsigned char** chosen, unsigned char* size, const unsigned char* offered,
-                    unsigned offered_size, void*) {
-  static constexpr unsigned char kOurs[] = "\x08http/1.1";
+int choose_protocol(SSL* ssl, const unsigned char** chosen, unsigned char* size, const unsigned char* offered,
+                    unsigned offered_size, void* kept) {
+  static constexpr unsigned char kOurs[] = "\x02h2\x08http/1.1";
+  const char* name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+  const auto& multiplexed = static_cast<const Kept*>(kept)->multiplexed;
+  const unsigned skipped = name != nullptr && !multiplexed.empty() && multiplexed == name ? 0 : 3;
   unsigned char* found = nullptr;
-  if (SSL_select_next_proto(&found, size, kOurs, sizeof kOurs - 1, offered, offered_size) != OPENSSL_NPN_NEGOTIATED)
+  if (SSL_select_next_proto(&found, size, kOurs + skipped, sizeof kOurs - 1 - skipped, offered, offered_size) !=
+      OPENSSL_NPN_NEGOTIATED)
     return SSL_TLSEXT_ERR_NOACK;
   *chosen = found;
   return SSL_TLSEXT_ERR_OK;
@@ -25,7 +35,9 @@ int choose_protocol(SSL*, const unsigned char** chosen, unsigned char* size, con
 }  // namespace
 
 Result<std::shared_ptr<TlsContext>> make_context(const Identity& identity) {
-  auto context = std::make_shared<TlsContext>(TlsContext::tls_server);
+  const auto kept = std::make_shared<Kept>();
+  kept->multiplexed = identity.multiplexed;
+  const std::shared_ptr<TlsContext> context(kept, &kept->context);
   const auto wrong_in = [](const char* what, const error_code& wrong) {
     ERR_clear_error();
     return fail(Code::kInvalidArgument, std::string(what) + ": expected PEM: " + wrong.message());
@@ -52,7 +64,7 @@ Result<std::shared_ptr<TlsContext>> make_context(const Identity& identity) {
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(raw, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
   SSL_CTX_set_num_tickets(raw, 0);
-  SSL_CTX_set_alpn_select_cb(raw, choose_protocol, nullptr);
+  SSL_CTX_set_alpn_select_cb(raw, choose_protocol, kept.get());
   return context;
 }
 

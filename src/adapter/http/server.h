@@ -19,6 +19,9 @@ struct Identity {
   std::string certificate;  // PEM: its own, then those between it and the authority
   std::string key;          // PEM; a secret
   std::string authorities;  // PEM bundle: whoever they signed is known by his CN; empty: nobody is
+  /// Who calls us by this name (SNI) is offered HTTP/2, where many requests share one connection; empty: nobody. All
+  /// others speak HTTP/1.1, and leave a server that hangs with the first call that it does not answer.
+  std::string multiplexed = {};
 };
 
 /// What one client may take. The defaults are for production.
@@ -56,9 +59,9 @@ struct ServerCounts {
   std::uint64_t malformed = 0;  // requests that were none, too large or too slow
 };
 
-/// An HTTP/1.1 server with keep-alive on one port. A connection costs no thread: some 10 KiB, over TLS 40. When there
-/// are too many, the one that has idled longest makes room, strangers before those that are known. Safe from any
-/// thread.
+/// An HTTP server on one port: HTTP/1.1 with keep-alive, HTTP/2 by name (Identity). A connection costs no thread: some
+/// 10 KiB, over TLS 40. When there are too many, the one that has idled longest makes room, strangers before those that
+/// are known. Safe from any thread.
 class Server {
  public:
   /// Listens and serves at once.

@@ -7,7 +7,10 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -49,7 +52,25 @@ const char* words_for(int status) {
   }
 }
 
+bool speaks_http2(SSL* ssl) {
+  const unsigned char* chosen = nullptr;
+  unsigned size = 0;
+  SSL_get0_alpn_selected(ssl, &chosen, &size);
+  return std::string_view(reinterpret_cast<const char*>(chosen), size) == "h2";
+}
+
 }  // namespace
+
+struct Session::Flow {
+  Flow(const Limits& limits, const asio::any_io_executor& strand)
+      : streams(limits), quiet(strand, asio::steady_timer::time_point::max()) {}
+  Streams streams;
+  asio::steady_timer quiet;   // cancelled when nobody waits for an answer any more
+  std::size_t answering = 0;  // requests that wait for somebody
+  bool writing = false;
+  bool over = false;     // nobody is there to be answered
+  bool leaving = false;  // it ends when what has come is answered
+};
 
 Session::Session(Common& common, asio::ip::tcp::socket socket, std::shared_ptr<TlsContext> context)
     : common_(common),
@@ -66,6 +87,7 @@ void Session::rest() {
 }
 
 void Session::end(bool busy_too) {
+  if (flow_ != nullptr && !busy_too) return asio::co_spawn(strand(), leave_flow(*flow_), asio::detached);
   if (busy_ && !busy_too) return;
   tcp_.close();
 }
@@ -106,7 +128,11 @@ asio::awaitable<void> Session::run() {
   const auto [wrong] = co_await tls_->async_handshake(asio::ssl::stream_base::server, kDone);
   if (!wrong) {
     learn_peer();
-    co_await requests(*tls_);
+    if (speaks_http2(tls_->native_handle())) {
+      co_await multiplexed();
+    } else {
+      co_await requests(*tls_);
+    }
     tcp_.expires_after(kDrainTime);
     (void)co_await tls_->async_shutdown(kDone);
   }
@@ -132,6 +158,7 @@ asio::awaitable<void> Session::requests(Stream& stream) {
     }
     if (got.late) ++common_.malformed;
     if (got.gone) co_return;
+    tcp_.expires_never();
     auto reply = co_await answer(got.ask);
     const bool keep = got.keep && !common_.stopping;
     if (!co_await write(stream, std::move(reply), keep, got.ask.method == "HEAD") || !keep) co_return;
@@ -217,7 +244,6 @@ HttpReply Session::guarded(const HttpAsk& ask) const {
 }
 
 asio::awaitable<HttpReply> Session::answer(const HttpAsk& ask) {
-  tcp_.expires_never();
   if (!common_.waits || !common_.waits(ask)) co_return guarded(ask);
   const auto came = std::chrono::steady_clock::now();
   const auto on_a_waiting_thread = [this, &ask, came]() -> asio::awaitable<HttpReply> {
@@ -226,6 +252,88 @@ asio::awaitable<HttpReply> Session::answer(const HttpAsk& ask) {
     co_return guarded(ask);
   };
   co_return co_await asio::co_spawn(common_.waiting.get_executor(), on_a_waiting_thread, asio::use_awaitable);
+}
+
+asio::awaitable<void> Session::multiplexed() {
+  Flow flow(common_.limits, strand());
+  flow_ = &flow;
+  co_await flush(flow);  // our settings
+  while (!flow.over && !flow.streams.over()) {
+    if (flow.streams.open() == 0) {
+      if (common_.stopping || flow.leaving) break;
+      rest();
+    }
+    tcp_.expires_after(flow.streams.receiving() ? common_.limits.body_time : common_.limits.idle);
+    const auto [wrong, size] = co_await tls_->async_read_some(buffer_.prepare(kPiece), kDone);
+    if (wrong == beast::error::timeout && flow.streams.receiving()) ++common_.malformed;
+    if (wrong) break;
+    busy_ = true;
+    buffer_.commit(size);
+    const auto now = std::chrono::steady_clock::now();
+    auto requests = flow.streams.feed({static_cast<const char*>(buffer_.cdata().data()), size}, now);
+    buffer_.consume(size);
+    flow.streams.drop_slow(now - common_.limits.body_time);
+    common_.malformed += flow.streams.take_malformed();
+    if (requests) {
+      co_await take(flow, std::move(*requests));
+    } else {
+      ++common_.malformed;
+      co_await flush(flow);
+      flow.over = true;
+    }
+  }
+  flow.over = true;
+  while (flow.answering > 0) (void)co_await flow.quiet.async_wait(kDone);
+  flow_ = nullptr;
+}
+
+asio::awaitable<void> Session::take(Flow& flow, std::vector<Streams::Request> requests) {
+  for (auto& request : requests) {
+    request.ask.peer = peer_;
+    if (common_.waits && common_.waits(request.ask)) {
+      ++flow.answering;
+      asio::co_spawn(strand(), later(flow, std::move(request)), asio::detached);
+    } else {
+      flow.streams.reply(request.stream, guarded(request.ask));
+    }
+  }
+  co_await flush(flow);
+}
+
+/// The answer comes when it comes; meanwhile others are read and answered.
+asio::awaitable<void> Session::later(Flow& flow, Streams::Request request) {
+  auto reply = co_await answer(request.ask);
+  flow.streams.reply(request.stream, std::move(reply));
+  co_await flush(flow);
+  if (flow.streams.open() == 0) {
+    rest();
+    if (flow.leaving || common_.stopping) tcp_.close();
+  }
+  if (--flow.answering == 0) flow.quiet.cancel();
+}
+
+/// One writer at a time; it takes along what the others have for it.
+asio::awaitable<void> Session::flush(Flow& flow) {
+  if (std::exchange(flow.writing, true)) co_return;
+  while (!flow.over) {
+    const auto out = flow.streams.output();
+    if (out.empty()) break;
+    tcp_.expires_after(common_.limits.write_time);
+    const auto [wrong, size] = co_await asio::async_write(*tls_, asio::buffer(out), kDone);
+    if (!wrong) continue;
+    flow.over = true;
+    tcp_.close();  // whoever reads learns of it
+  }
+  flow.writing = false;
+}
+
+/// The client is told to bring its next requests elsewhere; those that have come are answered.
+asio::awaitable<void> Session::leave_flow(Flow& flow) {
+  ++flow.answering;
+  if (!std::exchange(flow.leaving, true)) flow.streams.leave();
+  co_await flush(flow);
+  if (flow.streams.open() == 0) tcp_.close();
+  if (--flow.answering == 0) flow.quiet.cancel();
 }
 
 }  // namespace carve::http

@@ -18,6 +18,7 @@
 
 #include "adapter/http/identity.h"
 #include "adapter/http/server.h"
+#include "adapter/http/streams.h"
 
 namespace carve::http {
 
@@ -62,6 +63,14 @@ class Session {
     bool gone = false;  // nobody is there to be answered
     bool late = false;
   };
+  /// HTTP/2: the requests of one connection, side by side.
+  struct Flow;
+  boost::asio::awaitable<void> multiplexed();
+  boost::asio::awaitable<void> take(Flow& flow, std::vector<Streams::Request> requests);
+  boost::asio::awaitable<void> later(Flow& flow, Streams::Request request);
+  boost::asio::awaitable<void> flush(Flow& flow);
+  boost::asio::awaitable<void> leave_flow(Flow& flow);
+
   template <class Stream>
   boost::asio::awaitable<void> requests(Stream& stream);
   template <class Stream>
@@ -80,6 +89,7 @@ class Session {
   std::shared_ptr<TlsContext> context_;
   std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;
   boost::beast::flat_buffer buffer_;
+  Flow* flow_ = nullptr;  // while it speaks HTTP/2
   bool verified_ = true;  // no step of the peer's verification failed
   std::string peer_;
   std::atomic<bool> busy_ = false;

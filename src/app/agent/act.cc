@@ -70,7 +70,7 @@ void Agent::thaw() {
   for (const auto& [id, frozen] : due) {
     for (const auto& group : frozen.groups)
       static_cast<void>(world_.containers->freeze(group, false));
-    if (frozen.groups.empty()) static_cast<void>(world_.cgroups->freeze(id, false));
+    if (frozen.groups.empty() && world_.cgroups != nullptr) static_cast<void>(world_.cgroups->freeze(id, false));
   }
 }
 

@@ -136,10 +136,10 @@ class Agent final : public AgentApi, public NodeSlices {
   Result<void> note_ending(const Owner& owner, std::set<std::string>* ids);
   Result<void> end_owner(const Owner& owner, const Result<std::vector<PodProcess>>& pods);
   void end_ended();
+  void kill_left_behind(const Owner& owner, const std::vector<PodProcess>& pods);
   // restore.cc
   void publish_devices();
-  Result<void> adopt_inventory();
-  Result<void> restore_records();
+  Result<void> adopt_inventory(), restore_records();
   void reconcile_pages(const std::vector<PageSlice>& present);
   // health.cc
   bool apply_verdicts();  // true: a card is well again
@@ -152,10 +152,8 @@ class Agent final : public AgentApi, public NodeSlices {
   std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage);
   void look_at_pages();
   // act.cc
-  void act(const Breach& breach);
+  void act(const Breach& breach), thaw(), thaw_containers();
   bool throttle(const Breach& breach);
-  void thaw();
-  void thaw_containers();
   void note_event(const std::string& kind, const std::string& slice, const std::string& text);
   void note_gpu_state();
 
@@ -184,7 +182,8 @@ class Agent final : public AgentApi, public NodeSlices {
   std::mutex names_;                // of the next two; never held across input or output
   std::uint64_t next_promise_ = 0;  // names below promised_until_ are ours by the journal's word
   std::uint64_t promised_until_ = 0;
-  Clock::Time end_again_{};  // under commit_
+  Clock::Time end_again_{};  // under commit_, as is the next: claims whose pods are over and still have processes
+  std::map<Owner, Clock::Time> ending_since_;
   std::uint32_t run_number_ = 0;
   Watchdog watchdog_;
   struct Frozen {

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{25};
 constexpr std::chrono::seconds kEndAgain{1};
+// How long a claim that the kubelet has done with may still have processes before they are killed.
+constexpr std::chrono::seconds kLeftBehind{10};
 
 }  // namespace
 
@@ -112,6 +114,25 @@ Result<void> Agent::end_owner(const Owner& owner, const Result<std::vector<PodPr
   return {};
 }
 
+/// The kubelet says that all pods of this claim are over; what is still in their cgroups belongs to nobody: a `runc
+/// init` that the runtime forgot when a start was cancelled was seen there. The kubelet would kill it, but only after
+/// unprepare has succeeded, which waits for it.
+void Agent::kill_left_behind(const Owner& owner, const std::vector<PodProcess>& pods) {
+  std::set<std::string> own;  // UIDs
+  {
+    const std::lock_guard lock(state_);
+    for (const auto& [id, slice] : slices_) {
+      if (slice.holder == owner) own.insert(slice.pods.begin(), slice.pods.end());
+    }
+  }
+  for (const auto& process : pods) {
+    if (own.count(process.pod) == 0) continue;
+    world_.log.warn("a process that was left behind in a pod's cgroup is killed",
+                    {{"claim", owner.uid}, {"pod", process.pod}, {"pid", process.pid}});
+    world_.processes.kill(process.pid);
+  }
+}
+
 /// Those that were ended while somebody still ran, in this life of the agent or an earlier one.
 void Agent::end_ended() {
   std::set<Owner> owners;
@@ -123,10 +144,18 @@ void Agent::end_ended() {
       if (slice.ending) owners.insert(slice.holder);
     }
   }
+  std::erase_if(ending_since_, [&](const auto& one) { return owners.count(one.first) == 0; });
   if (owners.empty()) return;
   const auto pods = pod_processes();
   for (const auto& owner : owners) {
     const auto ended = end_owner(owner, pods);
+    if (!ended && ended.error().code == Code::kFailedPrecondition && owner.kind == OwnerKind::kClaim && pods) {
+      auto& since = ending_since_.try_emplace(owner, end_again_).first->second;
+      if (end_again_ - since >= kLeftBehind) {
+        kill_left_behind(owner, *pods);
+        since = end_again_;
+      }
+    }
     if (!ended && ended.error().code != Code::kFailedPrecondition)
       world_.log.warn("slices are not freed yet",
                       {{"owner", owner.uid}, {"error", ended.error().what}});

@@ -96,6 +96,43 @@ TEST(Ending, NobodyMountsHimselfIntoAnothersSlice) {
   EXPECT_TRUE(agent->unprepare({OwnerKind::kPod, "pod-2"}));  // nor keeps another's card
 }
 
+/// The container runtime was seen to forget a process whose start the kubelet's own restart had cancelled. The kubelet
+/// kills what is left in a pod's cgroup only after unprepare: nobody else would end this wait.
+TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto id = id_of(*agent->prepare(part(kClaim, "gpu", {"pod-1"})));
+  machine.containers.add(77, "pod-1");
+  machine.containers.add(78, "pod-2");  // of another pod, which sees the slice: nobody said that it is over
+  machine.processes.sees[78] = {id};
+  const auto pass = [&](int seconds) {
+    machine.clock.advance(std::chrono::seconds(seconds));
+    agent->reap();
+  };
+  ASSERT_FALSE(agent->unprepare(kClaim));
+  pass(2);
+  pass(9);
+  EXPECT_TRUE(machine.processes.killed.empty()) << "it may be on its way out";
+  pass(1);
+  EXPECT_EQ(machine.processes.killed, std::set<std::int32_t>{77});
+  machine.containers.alive.clear();
+  pass(1);
+  EXPECT_TRUE(agent->held().empty());
+}
+
+TEST(Ending, WhatIsLeftInAPodWithSlotsIsTheKubeletsToKill) {
+  Machine machine;
+  auto agent = machine.start();
+  ASSERT_TRUE(agent->prepare(part(kPod, "main", {"pod-1"})));
+  machine.containers.add(77, "pod-1");
+  ASSERT_FALSE(agent->unprepare(kPod));
+  for (int i = 0; i < 30; ++i) {
+    machine.clock.advance(std::chrono::seconds(1));
+    agent->reap();
+  }
+  EXPECT_TRUE(machine.processes.killed.empty());
+}
+
 TEST(Ending, AnEndedOwnerIsStillEndedAfterARestart) {
   Machine machine;
   auto agent = machine.start();

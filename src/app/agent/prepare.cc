@@ -60,7 +60,7 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
                   "slices: of two owners or parts; each part is prepared by itself");
     }
   }
-  CARVE_TRY(const auto record, record_of(0, request.slices));
+  CARVE_TRY(const auto record, record_of(request.epoch, request.slices));
   CARVE_TRY_VOID(joined(validate(record)));
   if (!valid_variables(request.environment)) {
     return fail(Code::kInvalidArgument,
@@ -68,6 +68,7 @@ Result<LiveSlice> slice_of(const PrepareRequest& request) {
                 "NVIDIA_VISIBLE_DEVICES) and values also with . : / - and commas");
   }
   slice.environment = request.environment;
+  slice.epoch = request.epoch;
   slice.pods = pods_in(request);
   slice.slices = request.slices;
   std::sort(slice.slices.begin(), slice.slices.end(),
@@ -151,6 +152,7 @@ Result<Prepared> Agent::prepare(const PrepareRequest& request) {
     finish(there->id, "prepared under another name");
   }
   if (there && wanted.environment.empty()) wanted.environment = there->environment;
+  if (there && wanted.epoch == 0) wanted.epoch = there->epoch;
   if (!there && request.standing) {
     return fail(Code::kNotFound, fmt::format("part {}: its slices have ended", wanted.part));
   }
@@ -228,7 +230,7 @@ Result<Prepared> Agent::prepare_new(LiveSlice slice) {
   }
   all.insert(all.end(), slice.slices.begin(), slice.slices.end());
   Result<void> done;
-  if (auto record = record_of(0, all); !record) {
+  if (auto record = record_of(slice.epoch, all); !record) {
     done = tl::unexpected(record.error());
   } else {
     done = world_.journal.append({PutRecord{*record}, PutNote{slice.id, note_of(slice)}});
@@ -266,7 +268,7 @@ std::vector<JournalEvent> Agent::events_without(const LiveSlice& slice) const {
     rest = slices_beside(slice);
   }
   std::vector<JournalEvent> events;
-  if (const auto record = record_of(0, rest); record) {
+  if (const auto record = record_of(slice.epoch, rest); record) {
     events.emplace_back(PutRecord{*record});
   } else {
     events.emplace_back(DropOwner{slice.holder});

@@ -116,6 +116,22 @@ TEST(Prepare, PartsOfOneOwnerStandInOneRecord) {
   EXPECT_TRUE(machine.journal.state().records.empty());
 }
 
+TEST(Prepare, TheJournalKeepsWhoseDecisionItIs) {
+  Machine machine;
+  auto agent = machine.start();
+  auto a = part(kClaim, "a");
+  a.epoch = 41;
+  ASSERT_TRUE(agent->prepare(a));
+  EXPECT_EQ(machine.journal.state().records.at(kClaim).epoch, 41U);
+  agent.reset();
+  agent = machine.start();
+  auto b = part(kClaim, "b", 8, 50);
+  b.epoch = 41;
+  ASSERT_TRUE(agent->prepare(b));
+  EXPECT_EQ(machine.journal.state().records.at(kClaim).epoch, 41U);
+  EXPECT_EQ(machine.journal.state().records.at(kClaim).parts.size(), 2U);
+}
+
 TEST(Prepare, WhatDoesNotFitIsRefusedAndNothingStays) {
   Machine machine;
   auto agent = machine.start();

@@ -25,6 +25,7 @@ std::vector<LiveSlice> slices_in(const JournalState& journal) {
         LiveSlice slice = note != noted.end() ? note->second : LiveSlice();
         slice.holder = owner;
         slice.part = held.part;
+        slice.epoch = record.epoch;
         if (slice.id.empty()) slice.id = owner.uid;  // a note is written with its record: an old journal
         slices.push_back(std::move(slice));
       }

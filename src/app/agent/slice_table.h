@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
@@ -26,6 +27,7 @@ struct LiveSlice {
   std::uint32_t uid = 0;
   std::string name;
   std::map<std::string, std::string> environment;  // what its dialect promises inside the container
+  std::uint64_t epoch = 0;  // of the record: whose decision this is; 0: this machine's own, or a claim's
   std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
 
   bool joined = false;  // a process was in its cgroup

@@ -11,6 +11,7 @@ namespace carve::arbiter {
 struct Options {
   std::string runtime_folder = "/run/carve";  // pages, sockets and slices live below
   std::string trace_path;                     // empty, or the beginning of the name of a trace file per card
+  std::string groups_folder, groups_path;     // of slices with cgroups of their own (own_groups.h); or empty
 };
 
 /// The arbiter of this node, until `stop`: makes pages at the agent's word, hands them to the slices' processes, and

@@ -34,7 +34,8 @@ Fd pidfd_of(int socket, std::int32_t pid) {
 
 Server::Server(const Options& options, Log& log, PageFiles files, Fd control)
     : slices_folder_(options.runtime_folder + "/slices"), log_(log), files_(std::move(files)),
-      cards_(options.trace_path), control_(std::move(control)) {}
+      cards_(options.trace_path), control_(std::move(control)),
+      groups_(options.groups_folder, options.groups_path) {}
 
 Result<void> Server::run(const std::stop_token& stop) {
   recover();
@@ -254,6 +255,18 @@ void Server::accept_guest(Slice& slice) {
   guests_.push_back({std::move(socket), slice.id(), now_ns() + kGuestPatienceNs});
 }
 
+/// Whether a process may join; a stranger is told of in the log, at most every ten seconds.
+bool Server::welcome_in(const std::string& slice, pid_t pid) {
+  constexpr std::uint64_t kBetweenWarningsNs = 10'000'000'000;
+  if (groups_.may_join(slice, pid)) return true;
+  const std::uint64_t now = now_ns();
+  if (now >= next_warning_ns_) {
+    next_warning_ns_ = now + kBetweenWarningsNs;
+    log_.warn("a process outside the slice wants to join it", {{"slice", slice}, {"pid", pid}});
+  }
+  return false;
+}
+
 void Server::greet(Guest& guest) {
   alignas(abi::Hello) char bytes[sizeof(abi::Hello)] = {};
   const auto packet = receive_packet(guest.socket.get(), bytes, sizeof bytes);
@@ -273,6 +286,8 @@ void Server::greet(Guest& guest) {
     welcome.status = abi::WelcomeStatus::kRevoked;
   } else if (getsockopt(guest.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) {
     welcome.status = abi::WelcomeStatus::kMalformed;
+  } else if (!welcome_in(guest.slice, peer.pid)) {
+    welcome.status = abi::WelcomeStatus::kForeign;
   } else {
     Slice& slice = *found->second;
     welcome.host_pid = peer.pid;

@@ -9,6 +9,7 @@
 
 #include "abi/control.h"
 #include "app/arbiter/arbiter.h"
+#include "app/arbiter/own_groups.h"
 #include "app/arbiter/slice.h"
 #include "base/fd.h"
 
@@ -38,16 +39,19 @@ class Server {
   void list(int socket, const std::string& after);
   void accept_guest(Slice& slice);
   void greet(Guest& guest);
+  bool welcome_in(const std::string& slice, pid_t pid);
 
   std::string slices_folder_;
   Log& log_;
   PageFiles files_;
   Cards cards_;
   Fd control_;
+  OwnGroups groups_;
   std::vector<Fd> agents_;
   std::vector<Guest> guests_;
   std::map<std::string, std::unique_ptr<Slice>> slices_;
   std::uint32_t instances_ = 0;
+  std::uint64_t next_warning_ns_ = 0;
 };
 
 }  // namespace carve::arbiter

@@ -26,6 +26,8 @@ constexpr std::string_view kUnderstood = "elasticgpu.io/understood";
 constexpr std::string_view kDefaultScheduler = "default-scheduler";
 constexpr std::string_view kNodes = "system:node:";
 constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
+// What the extender of the name's older projects writes when it binds: elasticgpu.io/container-NAME = "0,1".
+constexpr std::string_view kChosen = "elasticgpu.io/container-";
 
 /// One review on its way to its answer.
 struct Work {
@@ -67,9 +69,9 @@ std::string amount_in(const std::map<std::string, std::string>& amounts) {
   return found == amounts.end() ? std::string() : found->second;
 }
 
-/// What only Carve writes on a pod: the record, and what dialects show of it.
+/// What no tenant decides about a pod: the record, what dialects show of it, and cards in another's words.
 bool is_carves(std::string_view key) {
-  if (key == codec::kRecordAnnotation) return true;
+  if (key == codec::kRecordAnnotation || starts_with(key, kChosen)) return true;
   for (const auto& dialect : codec::dialects()) {
     if (std::find(dialect.shown.begin(), dialect.shown.end(), key) != dialect.shown.end())
       return true;
@@ -83,8 +85,23 @@ void strip(Work& work) {
     if (!is_carves(key)) continue;
     work.patch.push_back({"remove", "/metadata/annotations/" + pointer_word(key), ""});
     work.missing.push_back("annotation " + key + " may be written by carve-control only");
-    work.warnings.push_back("annotation " + key +
-                            " was taken out: Carve writes it when it places the pod");
+    work.warnings.push_back("annotation " + key + (starts_with(key, kChosen)
+                                                       ? " was taken out: Carve chooses the cards"
+                                                       : " was taken out: Carve writes it when it places the pod"));
+  }
+}
+
+/// Manifests of the field hold a placeholder where a container's name belongs. The API server refuses such a key as
+/// well, and does not say what belongs there.
+void check_placeholders(Work& work) {
+  std::vector<std::string> names;
+  for (const auto& container : work.review.pod.containers) names.push_back(container.name);
+  for (const auto& [key, value] : work.review.pod.annotations) {
+    const auto at = key.find('<');
+    if (!starts_with(key, kOurs) || at == std::string::npos) continue;
+    work.refuse(
+        fmt::format("annotation {}: {} stands for the name of a container; write that instead (this pod has {})",
+                    key.substr(0, 128), key.substr(at, 64), fmt::join(names, ", ")));
   }
 }
 
@@ -123,6 +140,23 @@ void check_unread(Work& work, const codec::ContainerAsk& container) {
                       fmt::join(codec::dialects().front().resources, ", ")));
     }
   }
+}
+
+/// Cards by a claim and cards by a resource name in one container: two doors, two sets of libraries over each other,
+/// and nobody can tell which of both was meant. Whose devices a claim is for does not stand in the pod.
+void check_claims(Work& work, const ReviewedContainer& container, const codec::ContainerAsk& ask) {
+  if (container.claims.empty()) return;
+  std::vector<std::string_view> names;
+  for (const auto& dialect : codec::dialects()) {
+    for (const auto name : dialect.resources) {
+      if (ask.limits.count(std::string(name)) != 0) names.push_back(name);
+    }
+  }
+  work.refuse(
+      fmt::format("container {}: resources.claims ({}) beside {}: ambiguous; legal is one of both in a container. Ask "
+                  "for cards by the claim alone, or leave the claim out; one for another kind of device belongs to "
+                  "another container of the pod",
+                  container.name, fmt::join(container.claims, ", "), fmt::join(names, ", ")));
 }
 
 /// One slot per card that the container touches, as limits and requests.
@@ -169,11 +203,14 @@ void close_environment(Work& work, const ReviewedContainer& container) {
     if (is_harmless(visible)) continue;
     const std::string value =
         visible.from ? "(from elsewhere)" : "\"" + visible.value.substr(0, 64) + "\"";
-    const std::string what = fmt::format("container {}: {} = {} without a request for a card",
-                                         container.name, codec::kVisibleDevices, value);
+    const std::string what = fmt::format(
+        "container {}: {} = {} {}", container.name, codec::kVisibleDevices, value,
+        container.claims.empty() ? "without a request for a card" : "beside claims, which need no variable");
     if (work.settings.visible == VisibleDevices::kRefuse) {
-      work.refuse(what + "; legal are void and none, or ask (" +
-                  std::string(codec::dialects().front().resources.front()) + ", …)");
+      work.refuse(what + "; legal are void and none" +
+                  (container.claims.empty()
+                       ? fmt::format(", or ask ({}, …)", codec::dialects().front().resources.front())
+                       : ""));
       continue;
     }
     work.patch.push_back(
@@ -217,6 +254,7 @@ void review_pod(Work& work) {
     work.refuse(fmt::format("label or annotation {}: its value is no text; write it in quotes",
                             key.substr(0, 128)));
   }
+  check_placeholders(work);
   const auto parts = codec::requests_of(review.pod, work.dialects);
   if (!parts) work.errors.push_back(parts.error());
   for (const auto& ask : review.pod.containers) check_names(work, ask);
@@ -225,6 +263,7 @@ void review_pod(Work& work) {
     const auto* part = parts ? part_of(*parts, container.name) : nullptr;
     if (part != nullptr && i < review.pod.containers.size()) {
       check_unread(work, review.pod.containers[i]);
+      check_claims(work, container, review.pod.containers[i]);
       put_slots(work, container, review.pod.containers[i], *part);
     } else if (parts) {
       if (i < review.pod.containers.size()) check_slots(work, review.pod.containers[i]);

@@ -174,6 +174,84 @@ TEST_F(AdmissionTest, AForgedRecordAndForgedProjectionsAreTakenOut) {
               HasSubstr("carve.elasticgpu.io/record may be written by carve-control only"));
 }
 
+TEST_F(AdmissionTest, CardsInTheWordsOfAnOlderSchedulerAreTakenOut) {
+  const auto brought = pod(limits(R"("elasticgpu.io/gpu-core":"30")"),
+                           R"(,"annotations":{"elasticgpu.io/container-c":"0","mine":"1"})");
+  const auto done = mutated(brought);
+  EXPECT_FALSE(done.at("metadata").at("annotations").as_object().contains("elasticgpu.io/container-c"));
+  EXPECT_TRUE(done.at("metadata").at("annotations").as_object().contains("mine"));
+  EXPECT_THAT(mutate(brought).warnings,
+              ElementsAre("annotation elasticgpu.io/container-c was taken out: Carve chooses the cards"));
+  EXPECT_THAT(read(admission_.validate(call(brought))).refusal,
+              HasSubstr("elasticgpu.io/container-c may be written by"));
+}
+
+// CO-2: in all three spellings, with the dialect's own unit in the text.
+TEST_F(AdmissionTest, EachSpellingRefusesTheSameNonsense) {
+  struct Spelling {
+    std::string name;
+    std::string unit;
+    std::string most;
+  };
+  for (const auto& [name, unit, most] : std::vector<Spelling>{{"elasticgpu.io/gpu-memory", "MiB", "4194304"},
+                                                              {"elasticgpu.io/gpu", "cards", "16"},
+                                                              {"aliyun.com/gpu-mem", "GiB", "4096"},
+                                                              {"nvidia.com/gpu", "whole cards", "16"}}) {
+    const auto amount = [&, key = name](const char* value) { return fmt::format(R"("{}":"{}")", key, value); };
+    const auto refusal = [&](const std::string& resources) {
+      const auto answer = mutate(pod(resources));
+      EXPECT_FALSE(answer.allowed) << resources;
+      return answer.refusal;
+    };
+    const std::string start = "carve: container c: " + name + ": ";
+    const std::string legal = fmt::format("legal are 1 to {} {}", most, unit);
+    EXPECT_EQ(refusal(R"(,"resources":{"requests":{)" + amount("3") + "}}"),
+              start + "\"3\" stands in requests only; write it in limits (requests may repeat it)");
+    EXPECT_EQ(refusal(R"(,"resources":{"requests":{)" + amount("1") + R"(},"limits":{)" + amount("2") + "}}"),
+              start + "requests say \"1\", limits \"2\"; they have to be equal");
+    EXPECT_THAT(refusal(limits(amount("5500m"))), HasSubstr("\"5500m\" is not a whole number; " + legal));
+    EXPECT_THAT(refusal(limits(amount("10G"))),
+                HasSubstr("\"10G\" is 10000000000 " + unit + ", out of range; " + legal));
+  }
+  EXPECT_THAT(mutate(pod(limits(R"("elasticgpu.io/gpu-core":"5500m")"))).refusal,
+              HasSubstr("\"5500m\" is not a whole number"));
+  EXPECT_THAT(mutate(pod(limits(R"("elasticgpu.io/gpu-core":"10G")"))).refusal, HasSubstr("10000000000 hundredths"));
+  for (const char* name : {"elasticgpu.io/gpu", "nvidia.com/gpu"}) {
+    EXPECT_THAT(mutate(pod(limits(fmt::format(R"("{}":"17")", name)))).refusal, HasSubstr("\"17\""));
+    EXPECT_TRUE(mutate(pod(limits(fmt::format(R"("{}":"16")", name)))).allowed);
+  }
+  EXPECT_THAT(
+      mutate(pod(limits(R"("aliyun.com/gpu-mem":"17")"), R"(,"labels":{"aliyun.com/gpu-count":"17"})")).refusal,
+      HasSubstr("aliyun.com/gpu-count: \"17\""));
+}
+
+TEST_F(AdmissionTest, ClaimsAndCardsInOneContainerAreAmbiguous) {
+  const auto both = [](const std::string& amounts) {
+    return pod(R"(,"resources":{"claims":[{"name":"gpu"},{"name":"nic","request":"port"}],"limits":{)" + amounts +
+               "}}");
+  };
+  EXPECT_EQ(mutate(both(R"("elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30")")).refusal,
+            "carve: container c: resources.claims (gpu, nic) beside elasticgpu.io/gpu-memory, elasticgpu.io/gpu-core: "
+            "ambiguous; legal is one of both in a container. Ask for cards by the claim alone, or leave the claim out; "
+            "one for another kind of device belongs to another container of the pod");
+  for (const char* amounts : {R"("aliyun.com/gpu-mem":"3")", R"("nvidia.com/gpu":"1")"}) {
+    EXPECT_THAT(mutate(both(amounts)).refusal, HasSubstr("resources.claims (gpu, nic) beside "));
+    EXPECT_FALSE(read(admission_.validate(call(both(amounts)))).allowed);
+  }
+  EXPECT_TRUE(mutate(both(R"("cpu":"1")")).allowed);
+  EXPECT_TRUE(mutate(both(R"("nvidia.com/gpu":"0")")).allowed) << "zero asks for nothing";
+  EXPECT_TRUE(mutate(json::parse(R"({"metadata":{"name":"p"},"spec":{"containers":[
+    {"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}}},
+    {"name":"d","resources":{"claims":[{"name":"nic"}]}}]}})"))
+                  .allowed);
+}
+
+TEST_F(AdmissionTest, APlaceholderIsNoContainersName) {
+  EXPECT_EQ(mutate(pod("", R"(,"annotations":{"elasticgpu.io/egpuc-<container-name>":"claim"})")).refusal,
+            "carve: annotation elasticgpu.io/egpuc-<container-name>: <container-name> stands for the name of a "
+            "container; write that instead (this pod has c)");
+}
+
 // CO-2, UN-2, UN-3 and R0-2 for the native, gpushare and nvidia.com/gpu spellings: the whole texts.
 TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
   struct Row {
@@ -272,6 +350,28 @@ TEST_F(AdmissionTest, VisibleDevicesWithoutARequestIsVoidOrRefused) {
         std::string(R"({"name":"NVIDIA_VISIBLE_DEVICES","value":")") + harmless + "\"}";
     EXPECT_EQ(mutate(pod(env(entry))).patch, "[]");
   }
+}
+
+// A claim says nothing of cards, and who gives cards by one overrules the variable through CDI.
+TEST_F(AdmissionTest, VisibleDevicesBesideAClaimIsVoidToo) {
+  const auto one = [](const std::string& rest) {
+    return pod(R"(,"resources":{"claims":[{"name":"nic"}])" + rest + "}" +
+               env(R"({"name":"NVIDIA_VISIBLE_DEVICES","value":"all"})"));
+  };
+  EXPECT_EQ(mutated(one("")).at_pointer("/spec/containers/0/env/0/value").as_string(), "void");
+  EXPECT_THAT(mutate(one("")).warnings,
+              ElementsAre(HasSubstr("beside claims, which need no variable: it was set to void")));
+  EXPECT_THAT(read(admission_.validate(call(one("")))).refusal, HasSubstr("= \"all\" beside claims"));
+  const Admission strict{{}, {"", VisibleDevices::kRefuse}};
+  EXPECT_THAT(read(strict.mutate(call(one("")))).refusal, ::testing::EndsWith("legal are void and none"));
+  const auto from = pod(R"(,"resources":{"claims":[{"name":"nic"}]},"envFrom":[{"configMapRef":{"name":"m"}}])");
+  EXPECT_EQ(mutated(from).at_pointer("/spec/containers/0/env/0/value").as_string(), "void");
+  const auto other = [&](const char* name) {
+    return mutate(one(fmt::format(R"(,"limits":{{"{}":"1"}})", name))).patch;
+  };
+  EXPECT_THAT(other("nvidia.com/hostdev"), HasSubstr("void")) << "a network function, no card";
+  EXPECT_EQ(other("nvidia.com/mig-1g.5gb"), "[]") << "another's card, and his variable";
+  EXPECT_EQ(other("nvidia.com/gpu.shared"), "[]");
 }
 
 TEST_F(AdmissionTest, EveryListOfContainersIsLookedAt) {
@@ -393,6 +493,7 @@ TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
           << key;
     }
   }
+  EXPECT_EQ(occurrences(webhook, "startsWith('elasticgpu.io/container-')"), 2U);
 }
 
 /// The API server reads the epoch out of the record's text.

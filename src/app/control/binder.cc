@@ -14,6 +14,13 @@ std::string path_of(const std::string& space, const std::string& name) {
   return fmt::format("/api/v1/namespaces/{}/pods/{}", space, name);
 }
 
+/// What another replica sent the pod there for; empty where it says nothing that can be read.
+std::vector<Slice> slices_in(const std::string& wish) {
+  if (wish.empty()) return {};
+  const auto record = codec::decode_record(wish);
+  return record ? slices_of(*record) : std::vector<Slice>();
+}
+
 }  // namespace
 
 std::string what_it_got(const std::string& node, const std::vector<Slice>& slices) {
@@ -69,7 +76,8 @@ Result<void> Binder::bind_pod(std::string_view call) {
   }
   if (pod.parts.empty()) return bind_without_cards(pod, args.node);
   const auto epoch = world_.leader.epoch();
-  const auto wish = world_.expected ? world_.expected(pod.owner(), args.node) : std::vector<Slice>();
+  auto wish = world_.expected ? world_.expected(pod.owner(), args.node) : std::vector<Slice>();
+  if (wish.empty()) wish = slices_in(args.wish);
   const auto room = world_.model.reserve(args.node, pod, world_.policy(pod, args.node), epoch, wish);
   if (!room) return refuse(fail_in("node " + args.node, room.error()));
   return write(pod, *room);

@@ -46,7 +46,7 @@ class Binder {
     codec::DialectSettings settings;
     std::function<const PolicyRow&(const KnownPod& pod, const std::string& node)> policy;
     std::function<void(codec::EventNote)> tell;  // may be empty
-    /// What the pod was sent to that node for (Extender::take_expected); may be empty.
+    /// What the pod was sent to that node for (Extender::sent_for); may be empty.
     std::function<std::vector<Slice>(const Owner& owner, const std::string& node)> expected = {};
   };
   explicit Binder(World world) : world_(std::move(world)) {}

@@ -9,8 +9,10 @@
 #include <thread>
 
 #include "app/control/testing/objects.h"
+#include "codec/extender/extender.h"
 #include "codec/record.h"
 #include "port/testing/fake_kube_api.h"
+#include "port/testing/relayed_kube_api.h"
 
 namespace carve::control {
 namespace {
@@ -19,6 +21,7 @@ using namespace std::chrono_literals;
 using namespace testing;  // NOLINT: the objects of the tests
 using ::testing::HasSubstr;
 using carve::testing::FakeKubeApi;
+using carve::testing::RelayedKubeApi;
 
 std::string pod_path(const std::string& uid) { return "/api/v1/namespaces/s/pods/" + uid; }
 
@@ -29,13 +32,9 @@ std::string call(const std::string& uid, const std::string& node = "n1") {
 constexpr char kOk[] = R"({"Error":""})";
 
 /// Bindings that are late, lost, or both: the answer comes or not, the effect now, later or never.
-class Unsure final : public KubeApi {
+class Unsure final : public RelayedKubeApi {
  public:
-  Unsure(FakeKubeApi& api, unsigned seed) : api_(api), random_(seed) {}
-  Result<std::string> get(const std::string& path, const Query& query) override { return api_.get(path, query); }
-  Result<std::vector<std::string>> list(const std::string& path, const Query& query) override {
-    return api_.list(path, query);
-  }
+  Unsure(FakeKubeApi& api, unsigned seed) : RelayedKubeApi(api), random_(seed) {}
   Result<std::string> create(const std::string& path, const std::string& body) override {
     unsigned way = 0;
     {
@@ -47,17 +46,6 @@ class Unsure final : public KubeApi {
     if (way == 1) (void)api_.create(path, body);  // done, and the answer is lost
     if (way <= 3) return fail(Code::kDeadlineExceeded, "no answer in time");
     return api_.create(path, body);
-  }
-  Result<std::string> replace(const std::string& path, const std::string& body) override {
-    return api_.replace(path, body);
-  }
-  Result<std::string> patch(const std::string& path, KubePatch kind, const std::string& body,
-                            const Query& query) override {
-    return api_.patch(path, kind, body, query);
-  }
-  Result<void> remove(const std::string& path, const std::string& body) override { return api_.remove(path, body); }
-  void watch(const std::string& path, const Query& query, const KubeSink& sink, const std::stop_token& stop) override {
-    api_.watch(path, query, sink, stop);
   }
   /// Some of the late ones arrive, in any order.
   void arrive(std::size_t most) {
@@ -75,7 +63,6 @@ class Unsure final : public KubeApi {
   }
 
  private:
-  FakeKubeApi& api_;
   std::mutex mutex_;
   std::mt19937 random_;
   std::vector<std::pair<std::string, std::string>> late_;
@@ -141,6 +128,11 @@ struct Cluster {
   }
 };
 
+/// A call as another replica hands it on: it sent the pod there for that card.
+std::string wishing(const std::string& uid, const std::string& card) {
+  return codec::with_wish(call(uid), codec::encode_record(record_of(1, {slice(uid, card, 1)}).value()).value());
+}
+
 class BinderTest : public ::testing::Test {
  protected:
   void SetUp() override { cluster.watch(); }
@@ -169,6 +161,22 @@ TEST_F(BinderTest, OneWriteBindsWithTheRecord) {
   ASSERT_EQ(cluster.told.size(), 1U);
   EXPECT_FALSE(cluster.told[0].warning);
   EXPECT_THAT(cluster.told[0].message, HasSubstr("c: 4 GiB and compute 0 (besteffort) of card GPU-0"));
+}
+
+TEST_F(BinderTest, WhatAnotherReplicaSentItThereForIsTaken) {
+  cluster.add("a");
+  cluster.add("b");
+  cluster.add("c");
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_EQ(binder.bind(wishing("a", "GPU-1")), kOk);
+  EXPECT_EQ(binder.bind(wishing("b", "GPU-0")), kOk);
+  EXPECT_EQ(binder.bind(wishing("c", "GPU-7")), kOk) << "a card that is not there is no reason to wait";
+  const auto card = [this](const std::string& uid) {
+    return slices_of(*codec::decode_record(cluster.pod(uid).record));
+  };
+  EXPECT_EQ(card("a")[0].card, CardId("GPU-1"));
+  EXPECT_EQ(card("b")[0].card, CardId("GPU-0"));
+  EXPECT_EQ(card("a")[0].memory, Bytes::gib(4)) << "what it asks for, whatever is wished";
 }
 
 TEST_F(BinderTest, WhoDoesNotLeadWritesNothing) {

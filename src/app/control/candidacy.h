@@ -10,8 +10,9 @@ namespace carve::control {
 
 /// When a replica may take the lease, must renew it, and until when it leads. Pure: time and what the server says are
 /// parameters. Nobody's wall clock is believed: a lease of another has ended when it stood unchanged, before our own
-/// eyes, for as long as it says; our own is counted from before the write that renewed it. So the one who held it
-/// always stops before the next one begins, whatever their clocks show.
+/// eyes, for as long as it says (one that somebody deleted: when it was away for as long); our own is counted from
+/// before the write that renewed it. So the one who held it always stops before the next one begins, whatever their
+/// clocks show.
 class Candidacy {
  public:
   struct Timing {
@@ -26,7 +27,8 @@ class Candidacy {
   /// What the server has now; "" as version: no Lease there.
   void seen(const codec::Lease& lease, Clock::Time now);
   [[nodiscard]] Move move(Clock::Time now) const;
-  /// The Lease to write for that move. `floor`: epochs up to this one have been used.
+  /// The Lease to write for that move. `floor`: epochs up to this one have been used; so are those that stood in a
+  /// Lease before our own eyes, also where that Lease is gone.
   [[nodiscard]] codec::Lease wish(Move move, std::uint64_t floor, const std::string& now_rfc3339) const;
   /// The server took it. `sent`: before the write began.
   void wrote(const codec::Lease& lease, Clock::Time sent);
@@ -43,9 +45,11 @@ class Candidacy {
   Timing timing_;
   codec::Lease seen_;
   bool looked_ = false;
+  Clock::Time looked_at_{};
   Clock::Time changed_{};  // when seen_ last was another one, as we noticed
   Clock::Time renewed_{};  // before our last write that counted
   std::uint64_t epoch_ = 0;
+  std::int64_t highest_ = 0;  // epoch that ever stood in a Lease that we saw
 };
 
 }  // namespace carve::control

@@ -63,7 +63,7 @@ void ClusterModel::put_node(const std::string& text) {
   auto node = codec::parse_cluster_node(text);
   const std::lock_guard lock(mutex_);
   if (!node) return unreadable("Node", node.error());
-  // Heartbeats and conditions change nothing of ours.
+  // Heartbeats and all conditions but one change nothing of ours.
   const auto known = nodes_.find(node->name);
   if (known != nodes_.end() && known->second.exists && known->second.node == *node) return;
   NodeEntry& entry = touch(node->name);
@@ -91,13 +91,13 @@ void ClusterModel::replace_nodes(const std::vector<std::string>& all) {
     entry.exists = true;
     entry.node = std::move(node);
   }
-  nodes_synced_ = true;
+  heard(&nodes_synced_);
 }
 
 void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
   const auto before = gpu_node_.find(name);
   if (before != gpu_node_.end() && (!gpu || gpu->object.node != before->second)) {
-    touch(before->second).gpus.erase(name);
+    touch(before->second).put_gpu(name, std::nullopt);
     gpu_node_.erase(before);
   }
   if (!gpu) return;
@@ -105,7 +105,7 @@ void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gp
   NodeEntry& entry = touch(gpu->object.node);
   // From now on this object speaks for them.
   for (const auto& holder : gpu->object.holders) entry.lingering.erase(holder.slice.owner);
-  entry.gpus[name] = std::move(*gpu);
+  entry.put_gpu(name, std::move(gpu));
 }
 
 void ClusterModel::put_gpu(const std::string& text) {
@@ -139,7 +139,7 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
   }
   for (const auto& name : gone) store_gpu(name, std::nullopt);
   for (auto& [name, gpu] : read) store_gpu(name, std::move(gpu));
-  gpus_synced_ = true;
+  heard(&gpus_synced_);
 }
 
 /// What the pod held stays booked until its node has had the time to say that it is held.
@@ -217,7 +217,12 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   for (const auto& uid : gone) store_pod(uid, nullptr);
   for (const auto& [uid, pod] : read) store_pod(uid, pod);
   for (const auto& uid : over) settled(uid);
-  pods_synced_ = true;
+  heard(&pods_synced_);
+}
+
+void ClusterModel::mark(const std::string& node, std::set<int> indexes) {
+  const std::lock_guard lock(mutex_);
+  touch(node).marked = std::move(indexes);
 }
 
 std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
@@ -231,7 +236,15 @@ std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
 
 bool ClusterModel::synced() const {
   const std::lock_guard lock(mutex_);
-  return nodes_synced_ && gpus_synced_ && pods_synced_;
+  return whole();
+}
+
+/// What does not fit is told from then on: before, a pod's card may only not have been told of yet.
+void ClusterModel::heard(bool* which) {
+  if (whole()) return;
+  *which = true;
+  if (!whole()) return;
+  for (const auto& [name, entry] : nodes_) dirty_.insert(name);
 }
 
 void ClusterModel::tell_conflicts(const std::string& node, const std::vector<Conflict>& before,
@@ -252,7 +265,7 @@ void ClusterModel::tell_conflicts(const std::string& node, const std::vector<Con
   }
 }
 
-void ClusterModel::refresh_node(const std::string& name, ClusterState* next) const {
+void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* changed) const {
   const auto found = nodes_.find(name);
   if (found == nodes_.end()) return;
   NodeEntry& entry = found->second;
@@ -260,13 +273,14 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState* next) con
   ++figures_.rebuilt;
   const auto odd = odd_records(entry);
   made.conflicts.insert(made.conflicts.end(), odd.begin(), odd.end());
+  if (!whole()) made.conflicts.clear();
   tell_conflicts(name, entry.conflicts, made.conflicts);
   entry.conflicts = std::move(made.conflicts);
   for (const auto& [owner, kept] : entry.kept) made.state.holds.push_back(kept.hold);
   if (entry.exists && !entry.gpus.empty()) {
-    (*next)[name] = std::make_shared<const NodeState>(std::move(made.state));
+    (*changed)[name] = std::make_shared<const NodeState>(std::move(made.state));
   } else {
-    next->erase(name);
+    (*changed)[name] = nullptr;
   }
   if (entry.empty()) nodes_.erase(found);
 }
@@ -289,9 +303,11 @@ void ClusterModel::refresh() const {
   end_lingering();
   end_holds();
   if (dirty_.empty()) return;
-  auto next = std::make_shared<ClusterState>(*published_);
-  for (const auto& name : dirty_) refresh_node(name, next.get());
+  ClusterState::Nodes changed;
+  for (const auto& name : dirty_) refresh_node(name, &changed);
   dirty_.clear();
+  auto next = std::make_shared<ClusterState>(*published_);
+  next->change(changed);
   published_ = std::move(next);
 }
 
@@ -353,6 +369,7 @@ ClusterModel::Figures ClusterModel::figures() const {
   now.nodes = published_->size();
   for (const auto& [name, state] : *published_) {
     now.cards += state->ledger.cards().size();
+    now.leaving += state->closed.empty() ? 0 : 1;
     for (const auto& card : state->ledger.cards()) now.closed += card.card.closed.empty() ? 0 : 1;
   }
   for (const auto& [name, entry] : nodes_) {

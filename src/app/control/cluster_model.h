@@ -45,7 +45,8 @@ class ClusterModel {
   /// All three have been told whole once.
   [[nodiscard]] bool synced() const;
   /// The cluster as it is known now; what it points to never changes. Nodes that exist and have a card.
-  ///   cost    nothing while nothing changed; else the ledgers of the nodes that did, and a copy of the map
+  ///   cost    nothing while nothing changed; else the ledgers of the nodes that did, and what ClusterState::change()
+  ///           costs
   [[nodiscard]] std::shared_ptr<const ClusterState> snapshot() const;
 
   /// The highest epoch that stands in a record; 0: none.
@@ -58,10 +59,16 @@ class ClusterModel {
   /// Those that `wanted` says yes to, by UID.
   [[nodiscard]] std::vector<Pod> pods_where(bool (*wanted)(const KnownPod&)) const;
 
+  /// On those cards of the node, by their places in the driver's list, nothing new is put; on all others of it may be.
+  void mark(const std::string& node, std::set<int> indexes);
+
   /// Chooses cards for the pod on that node and sets them aside until settle(). Room that is set aside for this very
   /// owner on that node already in this epoch is given again as it is: a repeated write must say the same.
-  /// Where `wish` still has room it is that: in a burst the next pods were sent elsewhere because of it.
-  ///   errors  kNotFound: no such node, or no card on it; kFailedPrecondition: the pod has a node already; place()'s
+  /// Nothing is set aside on a node whose agent is leaving, but for a pod that is on it already.
+  /// Where the cards of `wish` still serve the pod it is those: in a burst the next pods were sent elsewhere because of
+  /// it. Only its cards count: what the pod gets of them is what it asks for.
+  ///   errors  kNotFound: no such node, or no card on it; kFailedPrecondition: the pod has a node already;
+  ///           kUnavailable: its agent is being replaced, try again; place()'s
   [[nodiscard]] Result<Reservation> reserve(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
                                             std::uint64_t epoch, const std::vector<Slice>& wish = {});
   /// How the write ended for which reserve() set aside; each reserve() is settled once.
@@ -90,6 +97,7 @@ class ClusterModel {
     std::size_t nodes = 0;  // with cards
     std::size_t cards = 0;
     std::size_t closed = 0;  // cards on which nothing new is put
+    std::size_t leaving = 0;  // nodes whose agent is being replaced
     std::size_t holding = 0;
     std::size_t waiting = 0;
     std::size_t unplaced = 0;
@@ -110,6 +118,8 @@ class ClusterModel {
   void replace_gpus(const std::vector<std::string>& all);
   void replace_pods(const std::vector<std::string>& all);
   // The rest is called under the lock.
+  [[nodiscard]] bool whole() const { return nodes_synced_ && gpus_synced_ && pods_synced_; }
+  void heard(bool* which);
   void unreadable(const char* kind, const Error& error);
   void store_pod(const std::string& uid, Pod pod);
   void pod_gone(const KnownPod& pod);
@@ -120,7 +130,7 @@ class ClusterModel {
   void store_gpu(const std::string& name, std::optional<GpuEntry> gpu);
   NodeEntry& touch(const std::string& node);
   void refresh() const;
-  void refresh_node(const std::string& name, ClusterState* next) const;
+  void refresh_node(const std::string& name, ClusterState::Nodes* changed) const;
   void end_lingering() const;
   void end_holds() const;
   void settled(const std::string& uid);

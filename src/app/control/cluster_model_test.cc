@@ -7,6 +7,7 @@
 #include <random>
 
 #include "app/control/testing/objects.h"
+#include "app/control/waker.h"
 
 namespace carve::control {
 namespace {
@@ -72,6 +73,26 @@ class ClusterModelTest : public ::testing::Test {
   Fed fed;
   codec::GpuObject card = gpu("n1", "GPU-0");
 };
+
+TEST_F(ClusterModelTest, LinksAreThoseOfTheCardsThatAreThereNow) {
+  const auto link = [this] {
+    return fed.model.snapshot()->at("n1")->links.between(CardId("GPU-0"), CardId("GPU-1")).lanes;
+  };
+  auto other = gpu("n1", "GPU-1");
+  EXPECT_EQ(link(), 0);
+  card.links = {{"GPU-1", "NVLINK", 4}};
+  Fed::put(fed.gpus, gpu_object(card));
+  EXPECT_EQ(link(), 0) << "the other end is not there";
+  Fed::put(fed.gpus, gpu_object(other));
+  EXPECT_EQ(link(), 4);
+  say({holder(slice("u", "GPU-0", 1))});
+  EXPECT_EQ(link(), 4);
+  card.links = {{"GPU-1", "NVLINK", 12}};
+  Fed::put(fed.gpus, gpu_object(card));
+  EXPECT_EQ(link(), 12);
+  Fed::gone(fed.gpus, gpu_object(other));
+  EXPECT_EQ(link(), 0);
+}
 
 TEST_F(ClusterModelTest, SaysWhatIsThereOnceAllThreeWereTold) {
   Fed other;
@@ -147,6 +168,23 @@ TEST_F(ClusterModelTest, ARecordThatDoesNotFitClosesTheCardAndIsNamed) {
   EXPECT_EQ(fed.model.figures().conflicts_seen, 1U);
 }
 
+/// At every start the three lists come one after the other, and somebody may look in between.
+TEST_F(ClusterModelTest, WhatDoesNotFitIsToldOnceAllThreeWereTold) {
+  Fed other;
+  other.pods.replace({bound("a", 10), bound("b", 10)});
+  EXPECT_TRUE(other.model.conflicts().empty());
+  other.nodes.replace({node_object("n1")});
+  EXPECT_TRUE(other.model.conflicts().empty()) << "its cards are not known yet";
+  EXPECT_TRUE(other.lines.empty()) << other.lines.front();
+  other.gpus.replace({gpu_object(card)});
+  EXPECT_EQ(other.model.figures().conflicts, 1U);
+  EXPECT_EQ(other.model.figures().conflicts_seen, 1U);
+  ASSERT_EQ(other.lines.size(), 1U);
+  EXPECT_THAT(other.lines[0], HasSubstr("a decision does not fit"));
+  other.pods.replace({bound("a", 10), bound("b", 10)});
+  EXPECT_EQ(other.model.figures().conflicts_seen, 1U) << "a watch that begins anew tells nothing twice";
+}
+
 TEST_F(ClusterModelTest, ARecordOfAnotherPodOrACardThatIsNotThereIsAConflict) {
   Fed::put(fed.pods, pod_object({.uid = "a", .node = "n1", .record = record_text({slice("b", "GPU-0", 4)})}));
   Fed::put(fed.pods, pod_object({.uid = "c", .node = "n1", .record = record_text({slice("c", "GPU-7", 4)})}));
@@ -173,6 +211,30 @@ TEST_F(ClusterModelTest, CardsOfTheOtherDoorAndUnreadableHoldersAreClosed) {
   text.replace(text.find("\"pod\""), 5, "\"odd\"");
   Fed::put(fed.gpus, text);
   EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("cannot be read"));
+}
+
+TEST_F(ClusterModelTest, NobodyIsSentToANodeWhoseAgentIsLeaving) {
+  const auto say_leaving = [&](const char* status) {
+    Fed::put(fed.nodes, fmt::format(R"({{"metadata":{{"name":"n1"}},"status":{{"conditions":[)"
+                                    R"({{"type":"GPUAgentLeaving","status":"{}"}}]}}}})",
+                                    status));
+  };
+  Fed::put(fed.pods, pod_object({.uid = "a"}));
+  const auto before = fed.model.snapshot();
+  say_leaving("True");
+  const auto leaving = fed.model.snapshot();
+  EXPECT_THAT(leaving->at("n1")->closed, HasSubstr("agent is being replaced"));
+  EXPECT_EQ(fed.model.figures().leaving, 1U);
+  const auto refused = fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnavailable) << "to be tried again";
+  // One that somebody else gave this node is admitted there already: it waits for its cards.
+  Fed::put(fed.pods, pod_object({.uid = "there", .node = "n1"}));
+  EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("there"), kPolicies[0], 1));
+  say_leaving("False");
+  EXPECT_TRUE(gained_room(*leaving->at("n1"), *fed.model.snapshot()->at("n1"))) << "who waits is woken";
+  EXPECT_FALSE(gained_room(*before->at("n1"), *leaving->at("n1")));
+  EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1));
 }
 
 TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
@@ -211,10 +273,16 @@ TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
   ASSERT_TRUE(wished);
   EXPECT_EQ(wished->slices, wish);
   fed.model.release("n1", pod.owner());
-  wish[0].memory = Bytes::gib(1000);
-  const auto full = fed.model.reserve("n1", pod, kPolicies[0], 7, wish);
-  ASSERT_TRUE(full);
-  EXPECT_EQ(full->slices, chosen->slices);
+  const auto right = wish;
+  wish[0].memory = Bytes::gib(1000);  // a wish is a card; what the pod gets of it is what it asks for
+  const auto greedy = fed.model.reserve("n1", pod, kPolicies[0], 7, wish);
+  ASSERT_TRUE(greedy);
+  EXPECT_EQ(greedy->slices, right);
+  fed.model.release("n1", pod.owner());
+  wish[0].card = CardId("GPU-9");
+  const auto gone = fed.model.reserve("n1", pod, kPolicies[0], 7, wish);
+  ASSERT_TRUE(gone);
+  EXPECT_EQ(gone->slices, chosen->slices);
 }
 
 TEST_F(ClusterModelTest, RoomOfAnEarlierLeadershipIsChosenAnew) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "app/control/cluster_model.h"
@@ -6,6 +7,22 @@
 
 // Room that is set aside while a decision is being written.
 namespace carve::control {
+
+namespace {
+
+/// The same requests, each on the cards that are wished for its part.
+std::vector<PartRequest> on_cards_of(const std::vector<Slice>& wish, std::vector<PartRequest> parts) {
+  for (auto& part : parts) {
+    auto& cards = part.request.constraints.cards;
+    if (!cards.empty()) continue;
+    for (const Slice& slice : wish) {
+      if (slice.part == part.part) cards.push_back(slice.card);
+    }
+  }
+  return parts;
+}
+
+}  // namespace
 
 Result<Reservation> ClusterModel::reserve(const std::string& node, const KnownPod& pod,
                                           const PolicyRow& policy, std::uint64_t epoch,
@@ -19,6 +36,9 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const KnownPo
   refresh();
   if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
   NodeEntry& entry = nodes_[node];
+  // One that somebody else gave that node is there already, and waits for its cards.
+  const bool there = known != pods_.end() && known->second->object.node == node;
+  if (entry.node.leaving && !there) return fail(Code::kUnavailable, kAgentIsReplaced);
   if (const auto found = entry.reserved.find(owner); found != entry.reserved.end()) {
     if (found->second.epoch == epoch) {
       ++found->second.asking;
@@ -37,11 +57,18 @@ Result<Reservation> ClusterModel::set_aside(const std::string& node, const Known
   const auto state = published_->find(node);
   if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
   const SeenLedger seen(*state->second, pod.owner(), pod.object.priority);
+  const auto placed = [&](const std::vector<PartRequest>& parts) {
+    return place_pod(*seen, state->second->links, pod.owner(), parts, policy);
+  };
+  std::optional<std::vector<Slice>> wished;
+  if (!wish.empty()) {
+    if (auto found = placed(on_cards_of(wish, pod.parts))) wished = std::move(*found);
+  }
   std::vector<Slice> slices;
-  if (!wish.empty() && Ledger(*seen).add(wish)) {
-    slices = wish;
+  if (wished) {
+    slices = std::move(*wished);
   } else {
-    CARVE_TRY(slices, place_pod(*seen, state->second->links, pod.owner(), pod.parts, policy));
+    CARVE_TRY(slices, placed(pod.parts));
   }
   const auto& ask = pod.object.ask;
   Reservation room{node,  pod.owner(), ask.space, ask.name, std::move(slices), epoch, clock_.now(), 1,

@@ -17,7 +17,7 @@ ClusterState without(const ClusterState& cluster, const Owner& owner, const std:
     auto state = std::make_shared<NodeState>(*found->second);
     state->ledger.remove_owner(owner);
     std::erase(state->reserved, owner);
-    found->second = std::move(state);
+    rest.put(node, std::move(state));
   }
   return rest;
 }

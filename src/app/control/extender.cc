@@ -19,7 +19,7 @@ Result<std::unique_ptr<Extender::Asked>> Extender::ask(std::string_view call) co
   CARVE_TRY(asked->args, codec::parse_extender_args(call));
   CARVE_TRY(asked->parts, codec::requests_of(asked->args.pod, settings_));
   if (asked->parts.empty()) {
-    for (const auto& name : asked->args.names) asked->fit.nodes.push_back({name, 0});
+    for (const auto name : asked->args.names) asked->fit.nodes.push_back({name, 0});
     return asked;
   }
   asked->owner = {OwnerKind::kPod, asked->args.pod.uid};
@@ -27,9 +27,12 @@ Result<std::unique_ptr<Extender::Asked>> Extender::ask(std::string_view call) co
   asked->cluster = snapshot_();
   asked->policy = policy_of(*asked->rules, asked->args.pod);
   const std::lock_guard lock(mutex_);
-  asked->fit = cache_.fit(asked->cluster, {asked->owner, asked->parts, asked->args.names, asked->rules,
-                                           *asked->policy, asked->args.priority});
+  asked->fit = cache_.fit(asked->cluster, ask_of(*asked));
   return asked;
+}
+
+FitCache::Ask Extender::ask_of(const Asked& asked) {
+  return {asked.owner, asked.parts, asked.args.names, asked.rules, *asked.policy, asked.args.priority};
 }
 
 std::optional<std::vector<Slice>> Extender::placed_on(const Asked& asked, const NodeState& state) const {
@@ -39,43 +42,68 @@ std::optional<std::vector<Slice>> Extender::placed_on(const Asked& asked, const 
   return std::move(*placed);
 }
 
-std::vector<Slice> Extender::take_expected(const Owner& owner, const std::string& node) const {
+std::vector<Slice> Extender::sent_for(const Owner& owner, const std::string& node) const {
   const std::lock_guard lock(mutex_);
-  return expected_.take(owner, node);
+  return expected_.sent_for(owner, node);
+}
+
+/// Few nodes of many: each that is named is looked for among those that fit.
+void Extender::look_ahead(Asked& asked) const {
+  std::vector<ClusterState::Number> busy;
+  for (const auto name : expected_.nodes()) {
+    if (const auto number = asked.cluster->number_of(name)) busy.push_back(*number);
+  }
+  if (busy.empty()) return;
+  std::vector<FittingView*> fitting(asked.cluster->size());
+  for (auto& node : asked.fit.nodes) fitting[node.number] = &node;
+  const auto ask = ask_of(asked);
+  for (const auto number : busy) {
+    FittingView* node = fitting[number];
+    if (node == nullptr || is_reserved_for(**node->state, asked.owner)) continue;
+    const auto ahead = expected_.ahead(asked.cluster->name(number), *node->state, asked.owner);
+    if (ahead) node->score = cache_.score_ahead(asked.cluster, number, ahead, ask).value_or(kCrowded);
+  }
 }
 
 const FittingView* Extender::choose_ahead(Asked& asked) const {
   const auto now = clock_->now();
   const std::lock_guard lock(mutex_);
   expected_.expire(now);
-  for (auto& node : asked.fit.nodes) {
-    const NodeState& state = *asked.cluster->find(node.node)->second;
-    if (is_reserved_for(state, asked.owner)) continue;
-    const auto ahead = expected_.ahead(node.node, state, asked.owner);
-    if (!ahead) continue;
-    const NodeWord word = word_of_node(*ahead, asked.owner, asked.parts, *asked.policy, asked.args.priority);
-    node.score = word.fits ? word.score : kCrowded;
-  }
+  look_ahead(asked);
   const FittingView* best = choose_node(asked.fit.nodes);
   expected_.forget(asked.owner);
   if (best == nullptr || best->score == kCrowded) return best;
-  const NodeState& state = *asked.cluster->find(best->node)->second;
-  if (is_reserved_for(state, asked.owner)) return best;
+  const auto& state = *best->state;
+  if (is_reserved_for(*state, asked.owner)) return best;
   const auto ahead = expected_.ahead(best->node, state, asked.owner);
-  if (auto placed = placed_on(asked, ahead ? *ahead : state))
+  if (auto placed = placed_on(asked, ahead ? *ahead : *state))
     expected_.expect(asked.owner, std::string(best->node), std::move(*placed), now);
   return best;
 }
 
-std::string Extender::filter(std::string_view call) const {
+const FittingView* Extender::best_of(Asked& asked) const {
+  return clock_ == nullptr ? choose_node(asked.fit.nodes) : choose_ahead(asked);
+}
+
+std::string Extender::filter(std::string_view call) const { return nodes_for(call, false); }
+
+std::string Extender::choose(std::string_view call) const { return nodes_for(call, true); }
+
+std::string Extender::nodes_for(std::string_view call, bool one) const {
   codec::FilterAnswer answer;
   const auto found = ask(call);
   if (!found) {
     answer.error = found.error().what;
     return codec::to_json(answer, {});
   }
-  const Asked& asked = **found;
+  Asked& asked = **found;
   if (watcher_) watcher_({OwnerKind::kPod, asked.args.pod.uid}, asked.fit);
+  if (one && !asked.parts.empty()) {
+    if (const FittingView* best = best_of(asked); best != nullptr) {
+      answer.names.push_back(best->node);
+      return codec::to_json(answer, asked.args);
+    }
+  }
   answer.names.reserve(asked.fit.nodes.size());
   for (const auto& node : asked.fit.nodes) answer.names.push_back(node.node);
   for (const auto& node : asked.fit.refused)
@@ -88,7 +116,7 @@ std::string Extender::prioritize(std::string_view call) const {
   const auto asked = ask(call);
   if (!asked || (*asked)->parts.empty()) return codec::to_json(scores);
   const auto& nodes = (*asked)->fit.nodes;
-  const FittingView* best = clock_ == nullptr ? choose_node(nodes) : choose_ahead(**asked);
+  const FittingView* best = best_of(**asked);
   scores.reserve(nodes.size());
   const auto worst = std::min_element(
       nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.score < b.score; });
@@ -104,28 +132,6 @@ std::string Extender::prioritize(std::string_view call) const {
     scores.push_back({node.node, score});
   }
   return codec::to_json(scores);
-}
-
-std::string Extender::preempt(std::string_view call) const {
-  auto args = codec::parse_preemption_args(call);
-  if (!args) return codec::preemption_result({});
-  const auto parts = codec::requests_of(args->pod, settings_);
-  if (!parts) return codec::preemption_result({});
-  if (parts->empty()) return codec::preemption_result(args->nodes);
-  const Owner owner{OwnerKind::kPod, args->pod.uid};
-  const auto cluster = snapshot_();
-  const auto rules = rules_();
-  const auto policy = policy_of(*rules, args->pod);
-  std::erase_if(args->nodes, [&](const auto& proposed) {
-    const auto node = cluster->find(proposed.first);
-    if (node == cluster->end()) return true;
-    const NodeState& state = *node->second;
-    if (is_reserved_for(state, owner)) return false;
-    Ledger rest = *SeenLedger(state, owner, args->priority);
-    for (const auto& uid : proposed.second.uids) rest.remove_owner({OwnerKind::kPod, uid});
-    return !place_pod(rest, state.links, owner, *parts, *policy.on(state.labels).card).has_value();
-  });
-  return codec::preemption_result(args->nodes);
 }
 
 }  // namespace carve::control

@@ -18,10 +18,10 @@
 
 namespace carve::control {
 
-/// The answers to kube-scheduler's filter, prioritize and preempt calls. Computation on a snapshot: no
+/// The answers to kube-scheduler's filter and prioritize calls. Computation on a snapshot: no
 /// call to anybody, nothing is set aside, so any replica may answer and a call that is repeated or
-/// lost does no harm. With a clock, whom prioritize sends where is kept in mind for a moment (core/cluster/expected.h)
-/// and shifts the ranking for the pods that come next, nothing else. Safe from any thread.
+/// lost does no harm. With a clock, whom prioritize or choose sends where is kept in mind for a moment
+/// (core/cluster/expected.h) and shifts the ranking for the pods that come next, nothing else. Safe from any thread.
 class Extender {
  public:
   /// `snapshot` gives the cluster as it is known now, `rules` who is placed how; what they point to never changes.
@@ -42,18 +42,18 @@ class Extender {
   /// call or the pod is in `Error`.
   ///   cost    FitCache::fit() and the JSON of both sides
   [[nodiscard]] std::string filter(std::string_view call) const;
+  /// filter and prioritize in one call: of the nodes that serve the pod the engine's choice alone, so that the
+  /// scheduler has nothing left to score or to ask. Where none does, all refusals, as filter. For a scheduler whose
+  /// only extender this is: another one might refuse that node.
+  ///   cost    as filter; the answer does not grow with the cluster
+  [[nodiscard]] std::string choose(std::string_view call) const;
   /// 10 for the engine's choice, at most 9 for all others: the scheduler's own scores, and its
   /// coin, decide nothing. Empty for a call that cannot be read, which the scheduler takes as no
   /// opinion. A node that will be full when those have come who are on their way there gets the least.
   [[nodiscard]] std::string prioritize(std::string_view call) const;
-  /// kube-scheduler proposes whom it would evict on which nodes, and knows nothing of cards. A node on which the pod
-  /// would not fit by card after it is dropped, so that nobody is evicted in vain; the others keep their victims, whom
-  /// it needs for reasons of its own. A call that cannot be read drops all.
-  [[nodiscard]] std::string preempt(std::string_view call) const;
-
-  /// What the pod will hold on that node by what prioritize said a moment ago; empty: nothing was said. For its
-  /// Binding, which takes over from here.
-  [[nodiscard]] std::vector<Slice> take_expected(const Owner& owner, const std::string& node) const;
+  /// What the pod will hold on that node by what was said a moment ago; empty: nothing was. For its Binding. The pod
+  /// stays expected until it is seen to hold: a question that came before may look at a cluster without it.
+  [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, const std::string& node) const;
 
  private:
   /// What the pod asks for, and which of the named nodes have it.
@@ -68,9 +68,16 @@ class Extender {
   };
   ///   errors  kInvalidArgument: the call or the pod is wrong
   [[nodiscard]] Result<std::unique_ptr<Asked>> ask(std::string_view call) const;
+  /// As filter; `one`: as choose.
+  [[nodiscard]] std::string nodes_for(std::string_view call, bool one) const;
+  [[nodiscard]] static FitCache::Ask ask_of(const Asked& asked);
+  /// nullptr: no node has what it asks for.
+  const FittingView* best_of(Asked& asked) const;
 
   /// Ranks the nodes by what they will be when those have come who are on their way, chooses, expects the pod there.
   const FittingView* choose_ahead(Asked& asked) const;
+  /// The nodes where somebody is on their way are ranked by what they will be.
+  void look_ahead(Asked& asked) const;
   [[nodiscard]] std::optional<std::vector<Slice>> placed_on(const Asked& asked, const NodeState& state) const;
 
   codec::DialectSettings settings_;

@@ -51,40 +51,51 @@ TEST_F(ExtenderTest, TheEnginesChoiceGetsTenAndNobodyElse) {
   EXPECT_EQ(extender_.prioritize(call(R"("aliyun.com/gpu-mem":"3")", R"("half","idle")")),
             R"([{"Host":"half","Score":10},{"Host":"idle","Score":0}])");
   auto more = std::make_shared<ClusterState>(*cluster_);
-  (*more)["third"] = node(8);
+  more->put("third", node(8));
   cluster_ = more;
   EXPECT_EQ(extender_.prioritize(call(R"("aliyun.com/gpu-mem":"3")", R"("third","half")")),
             R"([{"Host":"third","Score":9},{"Host":"half","Score":10}])");
 }
 
+TEST_F(ExtenderTest, OneCallNamesTheEnginesChoiceAlone) {
+  EXPECT_EQ(extender_.choose(call(R"("aliyun.com/gpu-mem":"3")", all_)),
+            R"({"NodeNames":["half"],"Nodes":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""})");
+  const auto none = call(R"("aliyun.com/gpu-mem":"3")", R"("full","other")");
+  EXPECT_THAT(extender_.choose(none), HasSubstr("largest free slice 1 GiB"));
+  EXPECT_EQ(extender_.choose(none), extender_.filter(none));
+  EXPECT_THAT(extender_.choose("{"), HasSubstr("no JSON"));
+}
+
 TEST_F(ExtenderTest, APodWithoutCardsGoesAnywhere) {
+  EXPECT_THAT(extender_.choose(call(R"("cpu":"1")", all_)),
+              HasSubstr(R"("NodeNames":["full","half","idle","other"])"));
   EXPECT_THAT(extender_.filter(call(R"("cpu":"1")", all_)),
               HasSubstr(R"("NodeNames":["full","half","idle","other"])"));
   EXPECT_EQ(extender_.prioritize(call(R"("cpu":"1")", all_)), "[]");
 }
 
-TEST_F(ExtenderTest, ANodeWhereTheProposedVictimsGiveTooLittleIsDropped) {
-  const auto asked = [](const std::string& limits, const std::string& victims) {
-    return R"({"Pod":{"metadata":{"name":"p","uid":"u"},"spec":{"containers":[{"name":"c","resources":{"limits":{)" +
-           limits + R"(}}}]}},"NodeNameToMetaVictims":{)" + victims + "}}";
-  };
-  const std::string other = R"({"Pods":[{"UID":"other"}],"NumPDBViolations":0})";
-  const std::string none = R"({"Pods":[{"UID":"somebody without cards"}],"NumPDBViolations":0})";
-  EXPECT_EQ(extender_.preempt(asked(R"("aliyun.com/gpu-mem":"12")", R"("full":)" + other + R"(,"half":)" + none +
-                                                                        R"(,"idle":)" + none + R"(,"far":)" + none)),
-            R"({"NodeNameToMetaVictims":{"full":)" + other + R"(,"idle":)" + none + "}}");
-  EXPECT_EQ(extender_.preempt(asked(R"("cpu":"1")", R"("full":)" + none)),
-            R"({"NodeNameToMetaVictims":{"full":)" + none + "}}");
-  EXPECT_EQ(extender_.preempt("{"), R"({"NodeNameToMetaVictims":{}})");
-  EXPECT_EQ(extender_.preempt(asked(R"("aliyun.com/gpu-mem":"x")", R"("full":)" + other)),
-            R"({"NodeNameToMetaVictims":{}})");
+TEST_F(ExtenderTest, NobodyIsSentToANodeThatIsClosedAndItIsSaidWhy) {
+  auto closed = std::make_shared<NodeState>(*node(16));
+  closed->reserved = {{OwnerKind::kPod, "u"}};
+  closed->closed = "its agent is being replaced";
+  cluster_->put("idle", closed);
+  const auto said = extender_.filter(call(R"("aliyun.com/gpu-mem":"3")", R"("half","idle")"));
+  EXPECT_THAT(said, HasSubstr(R"("NodeNames":["half"])"));
+  EXPECT_THAT(said, HasSubstr(R"("FailedNodes":{"idle":"its agent is being replaced"})")) << "not for ever";
+  // The next agent serves.
+  auto open = std::make_shared<NodeState>(*node(16));
+  auto next = std::make_shared<ClusterState>(*cluster_);
+  next->put("idle", open);
+  cluster_ = next;
+  EXPECT_THAT(extender_.filter(call(R"("aliyun.com/gpu-mem":"3")", R"("half","idle")")),
+              HasSubstr(R"("NodeNames":["half","idle"])"));
 }
 
 TEST_F(ExtenderTest, RoomThatIsHeldIsNotOfferedToOthersOfThatPriority) {
   auto held = std::make_shared<NodeState>(*node(16));
   const Slice kept{{OwnerKind::kPod, "first"}, "c", CardId("GPU-0"), Bytes::gib(14), CoreShare(1)};
   held->holds = {{kept.owner, 5, {kept}, {}}};
-  (*cluster_)["idle"] = held;
+  cluster_->put("idle", held);
   const auto with = [&](const std::string& priority) {
     auto text = call(R"("aliyun.com/gpu-mem":"3")", R"("idle")");
     return text.replace(text.find(R"("spec":{)"), 8, R"("spec":{"priority":)" + priority + ",");
@@ -117,14 +128,27 @@ TEST_F(Burst, WhoWasSentIsExpectedAndTheNextGoWhereRoomWillBe) {
   EXPECT_EQ(sent("b", ask_, both_), "half");  // asked again: not in its own way
 }
 
+TEST_F(Burst, WhoIsSentByOneCallIsExpectedToo) {
+  const auto chosen = [this](const std::string& uid) {
+    auto text = call(ask_, both_);
+    text.replace(text.find(R"("uid":"u")"), 9, R"("uid":")" + uid + "\"");
+    const auto answer = ahead_.choose(text);
+    return answer.substr(0, answer.find(",\"Nodes\""));
+  };
+  EXPECT_EQ(chosen("a"), R"({"NodeNames":["half"])");
+  EXPECT_EQ(chosen("b"), R"({"NodeNames":["half"])");
+  EXPECT_EQ(chosen("c"), R"({"NodeNames":["idle"])");
+  EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "b"}, "half").size(), 1U);
+}
+
 TEST_F(Burst, WhatItWasSentForIsToldToTheBinding) {
   EXPECT_EQ(sent("a", ask_, both_), "half");
-  EXPECT_TRUE(ahead_.take_expected({OwnerKind::kPod, "a"}, "idle").empty());
-  const auto wish = ahead_.take_expected({OwnerKind::kPod, "a"}, "half");
+  EXPECT_TRUE(ahead_.sent_for({OwnerKind::kPod, "a"}, "idle").empty());
+  const auto wish = ahead_.sent_for({OwnerKind::kPod, "a"}, "half");
   ASSERT_EQ(wish.size(), 1U);
   EXPECT_EQ(wish[0].memory, Bytes::gib(3));
   EXPECT_EQ(wish[0].card, CardId("GPU-0"));
-  EXPECT_TRUE(ahead_.take_expected({OwnerKind::kPod, "a"}, "half").empty());
+  EXPECT_EQ(sent("b", R"("aliyun.com/gpu-mem":"6")", both_), "idle") << "a's Binding is on its way";
 }
 
 TEST_F(Burst, NobodyIsRefusedForAGuess) {
@@ -145,7 +169,7 @@ TEST_F(Burst, WhoHasComeIsCountedOnce) {
   auto later = std::make_shared<ClusterState>(*cluster_);
   auto half = std::make_shared<NodeState>(*node(8));
   ASSERT_TRUE(half->ledger.add({Slice{{OwnerKind::kPod, "a"}, "c", CardId("GPU-0"), Bytes::gib(3), CoreShare(1)}}));
-  (*later)["half"] = half;
+  later->put("half", half);
   cluster_ = later;
   EXPECT_EQ(sent("b", ask_, both_), "half");
   EXPECT_EQ(sent("c", ask_, both_), "idle");

@@ -117,6 +117,7 @@ void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* tex
   gauge("carve_nodes", "Nodes with cards.", figures.nodes);
   gauge("carve_cards", "Cards of the cluster.", figures.cards);
   gauge("carve_cards_closed", "Cards on which nothing new is put.", figures.closed);
+  gauge("carve_nodes_leaving", "Nodes whose agent is being replaced: nobody is sent there.", figures.leaving);
   text->family("carve_pods", Kind::kGauge,
                "Pods that ask for cards: hold some, wait, or are on a node without a record.");
   text->sample(std::uint64_t{figures.holding}, {{"state", "holding"}});
@@ -132,6 +133,27 @@ void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* tex
   counter("carve_control_conflicts_total", "Conflicts, ever.", figures.conflicts_seen);
   counter("carve_control_unreadable_objects_total", "Objects that could not be read, ever.", figures.unreadable);
   counter("carve_control_ledgers_rebuilt_total", "Ledgers of nodes made anew, ever.", figures.rebuilt);
+}
+
+void write_bindings(const Binder::Figures& binds, codec::MetricsText* text) {
+  text->family("carve_control_bindings_total", Kind::kCounter,
+               "Bindings, by what became of them: refused ones were not written; unknown are those whose answer was "
+               "lost, found those of them that had taken effect, released those that came to nothing.");
+  const std::pair<const char*, std::uint64_t> rows[] = {
+      {"bound", binds.bound},     {"refused", binds.refused},   {"failed", binds.failed},
+      {"unknown", binds.unknown}, {"found", binds.found_bound}, {"released", binds.released}};
+  for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});
+}
+
+void write_preemptions(const Preemptor::Figures& made, codec::MetricsText* text) {
+  text->family("carve_control_preemptions_total", Kind::kCounter,
+               "Pods for which others were to go: made, they go; protected, a disruption budget says no; undone, begun "
+               "and nobody went; given up, the room was there and the pod did not come.");
+  const std::pair<const char*, std::uint64_t> rows[] = {
+      {"made", made.made}, {"protected", made.by_budget}, {"undone", made.undone}, {"given_up", made.given_up}};
+  for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});
+  text->family("carve_control_preemption_victims_total", Kind::kCounter, "Pods evicted for others.");
+  text->sample(made.victims);
 }
 
 }  // namespace carve::control

@@ -10,8 +10,10 @@
 #include <string_view>
 #include <utility>
 
+#include "app/control/binder.h"
 #include "app/control/cluster_model.h"
 #include "app/control/live_placement.h"
+#include "app/control/preemptor.h"
 #include "codec/metrics/metrics_text.h"
 #include "core/cluster/cluster.h"
 #include "core/cluster/fit_cache.h"
@@ -63,6 +65,9 @@ class ControlMetrics {
 void write_cards(const ClusterState& cluster, codec::MetricsText* text);
 /// Whether the placement rules that stand there count, and how often they changed.
 void write_placement(const LivePlacement::Figures& figures, codec::MetricsText* text);
+/// What became of Bindings, and of pods for which others were to go.
+void write_bindings(const Binder::Figures& figures, codec::MetricsText* text);
+void write_preemptions(const Preemptor::Figures& figures, codec::MetricsText* text);
 /// What the model knows, in numbers.
 void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* text);
 

@@ -1,7 +1,11 @@
 #include "app/control/node_entry.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "codec/dialects/gpushare_unhealthy.h"
 
 namespace carve::control {
 namespace {
@@ -26,13 +30,16 @@ LinkMatrix links_of(const NodeEntry& entry) {
   return links;
 }
 
-Card card_of(const GpuEntry& gpu) {
+Card card_of(const GpuEntry& gpu, const std::set<int>& marked) {
   Card card = gpu.object.card;
   const auto& doors = gpu.object.doors;
   if (gpu.odd > 0) {
     card.closed = "closed: its GPU object names a holder that cannot be read";
   } else if (!doors.empty() && std::find(doors.begin(), doors.end(), "slots") == doors.end()) {
     card.closed = "given out by DRA only";
+  } else if (marked.contains(gpu.object.index)) {
+    card.closed = fmt::format("closed: ConfigMap {}/{}{} names it", codec::kUnhealthyGpusSpace,
+                              codec::kUnhealthyGpusPrefix, gpu.object.node);
   }
   return card;
 }
@@ -56,10 +63,29 @@ bool NodeEntry::named(const Owner& owner) const {
   });
 }
 
-NodeParts parts_of(const NodeEntry& entry) {
+/// Holders come and go; how the cards are connected stays.
+void NodeEntry::put_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
+  const auto known = gpus.find(name);
+  const bool same = gpu && known != gpus.end() && known->second.object.card.id == gpu->object.card.id &&
+                    std::equal(known->second.object.links.begin(), known->second.object.links.end(),
+                               gpu->object.links.begin(), gpu->object.links.end(),
+                               [](const codec::GpuLink& a, const codec::GpuLink& b) {
+                                 return a.uuid == b.uuid && a.level == b.level && a.lanes == b.lanes;
+                               });
+  if (!same) links.reset();
+  if (gpu) {
+    gpus[name] = std::move(*gpu);
+  } else if (known != gpus.end()) {
+    gpus.erase(known);
+  }
+}
+
+NodeParts parts_of(NodeEntry& entry) {
   NodeParts parts;
   parts.labels = entry.node.labels;
-  parts.links = links_of(entry);
+  if (entry.node.leaving) parts.closed = kAgentIsReplaced;
+  if (!entry.links) entry.links = links_of(entry);
+  parts.links = *entry.links;
   std::map<Owner, Booking> bookings;
   const auto booking = [&](const Owner& owner, std::uint64_t epoch) -> Booking& {
     Booking& one = bookings[owner];
@@ -72,7 +98,7 @@ NodeParts parts_of(const NodeEntry& entry) {
     if (pod->holds()) add_slices(&booking(pod->owner(), pod->record->epoch).slices, slices_of(*pod->record));
   }
   for (const auto& [name, gpu] : entry.gpus) {
-    parts.cards.push_back(card_of(gpu));
+    parts.cards.push_back(card_of(gpu, entry.marked));
     for (const auto& holder : gpu.object.holders) {
       Booking& one = booking(holder.slice.owner, 0);
       one.prepared = true;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -63,17 +64,26 @@ struct NodeEntry {
   std::map<Owner, Reservation> reserved;
   std::map<Owner, Lingering> lingering;
   std::map<Owner, KeptRoom> kept;
+  std::set<int> marked;             // cards that an operator took out, by their places in the driver's list
   std::vector<Conflict> conflicts;  // as last assembled
+  std::optional<LinkMatrix> links;  // what the GPU objects say of them; nullopt: to be made anew
 
+  /// An object of one of its cards is so from now on; nullopt: gone.
+  void put_gpu(const std::string& name, std::optional<GpuEntry> gpu);
   [[nodiscard]] bool empty() const {
-    return !exists && gpus.empty() && pods.empty() && reserved.empty() && kept.empty();
+    return !exists && gpus.empty() && pods.empty() && reserved.empty() && kept.empty() && marked.empty();
   }
   /// Some card's object says that this owner holds of it.
   [[nodiscard]] bool named(const Owner& owner) const;
 };
 
+/// Why nobody is sent to a node whose agent is about to end: what is bound there before the next one serves, the
+/// kubelet would refuse for good.
+inline constexpr const char* kAgentIsReplaced =
+    "the node's agent is being replaced (condition GPUAgentLeaving); pods wait until the next one serves";
+
 /// What assemble() is to make of it: every card, and every booking that anybody speaks of.
-[[nodiscard]] NodeParts parts_of(const NodeEntry& entry);
+[[nodiscard]] NodeParts parts_of(NodeEntry& entry);
 
 /// Conflicts that no card has: records that are none.
 [[nodiscard]] std::vector<Conflict> odd_records(const NodeEntry& entry);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/control/binder.h"
+#include "app/control/standing.h"
 #include "app/control/waker.h"
 #include "codec/cluster/eviction.h"
 
@@ -45,27 +46,8 @@ void Preemptor::tell(const KnownPod& about, const char* reason, std::string mess
   if (world_.tell) world_.tell({"Pod", ask.space, ask.name, ask.uid, reason, std::move(message), warning});
 }
 
-/// Everybody who holds, and whether they may be asked to go.
 Standing Preemptor::standing(const std::vector<codec::Budget>& budgets) const {
-  Standing all;
-  for (const auto& budget : budgets) all.allowed.push_back(budget.allowed);
-  for (const auto& uid : world_.model.departed()) all.going.insert({OwnerKind::kPod, uid});
-  const auto placed = world_.model.pods_where(
-      [](const KnownPod& pod) { return pod.record.has_value() && !pod.object.node.empty(); });
-  for (const auto& pod : placed) {
-    const Owner owner = pod->owner();
-    all.going.erase(owner);
-    if (pod->object.deleting || pod->object.ended) {
-      all.going.insert(owner);
-    } else if (!pod->object.mirror && !protected_.contains(owner)) {
-      Holder holder{owner, pod->object.priority, pod->object.started_at, {}};
-      for (std::size_t i = 0; i < budgets.size(); ++i) {
-        if (covers(budgets[i], pod->object.ask)) holder.budgets.push_back(i);
-      }
-      all.holders[pod->object.node].push_back(std::move(holder));
-    }
-  }
-  return all;
+  return standing_of(world_.model, budgets, [this](const Owner& owner) { return protected_.contains(owner); });
 }
 
 FoundRoom Preemptor::find(const KnownPod& pod, const std::vector<std::string>& names, const Standing& all) const {
@@ -84,7 +66,10 @@ bool Preemptor::may_look(const KnownPod& pod, Clock::Time now) {
   const auto& uid = pod.object.ask.uid;
   if (pod.object.yields || attempts_.contains(uid)) return false;
   if (const auto at = not_before_.find(uid); at != not_before_.end() && now < at->second) return false;
+  // kube-scheduler named a node: whoever goes for it is going, or is known in a moment.
+  if (const auto at = named_.find(uid); at != named_.end() && now < at->second + kNamed) return false;
   const auto note = world_.turned_away.find(uid);
+  if (note && now - note->at < kSettle) return false;
   if (note && now - note->at <= kFresh) return true;
   const auto woken = woken_.find(uid);
   return (note || pod.object.refused) && (woken == woken_.end() || now >= woken->second + kWakeAgain);
@@ -98,7 +83,8 @@ void Preemptor::consider(const KnownPod& pod, Clock::Time now) {
   if (note) {
     names = *note->nodes;
   } else {
-    for (const auto& [name, state] : *world_.model.snapshot()) names.push_back(name);
+    const auto cluster = world_.model.snapshot();
+    for (const auto& [name, state] : *cluster) names.push_back(name);
   }
   auto found = find(pod, names, standing({}));
   if (found.room == Room::kNone) not_before_[uid] = now + kHopeless;
@@ -109,7 +95,7 @@ void Preemptor::consider(const KnownPod& pod, Clock::Time now) {
     return;
   }
   if (!fresh) return wake(uid, found.node, now);
-  const auto budgets = this->budgets();
+  const auto budgets = read_budgets(world_.api);
   if (!budgets) {
     world_.log.warn("nobody is evicted: the disruption budgets cannot be read", {{"error", budgets.error().what}});
     return;
@@ -130,16 +116,6 @@ void Preemptor::wake(const std::string& uid, const std::string& node, Clock::Tim
   woken_[uid] = now;
   const auto touched = touch_node(world_.api, world_.clock, node);
   if (!touched) world_.log.warn("waiting pods not woken", {{"node", node}, {"error", touched.error().what}});
-}
-
-Result<std::vector<codec::Budget>> Preemptor::budgets() const {
-  CARVE_TRY(const auto texts, world_.api.list("/apis/policy/v1/poddisruptionbudgets"));
-  std::vector<codec::Budget> all;
-  for (const auto& text : texts) {
-    CARVE_TRY(auto one, codec::parse_budget(text));
-    all.push_back(std::move(one));
-  }
-  return all;
 }
 
 Result<void> Preemptor::nominate(const KnownPod& pod, const std::string& node) {
@@ -276,6 +252,7 @@ void Preemptor::look_after(const std::vector<Pod>& waiting, Clock::Time now) {
   const auto gone = [&](const auto& one) { return !by_uid.contains(one.first); };
   std::erase_if(not_before_, gone);
   std::erase_if(woken_, gone);
+  std::erase_if(named_, gone);
   std::erase_if(done_with_, [&](const std::string& uid) { return !by_uid.contains(uid); });
   std::erase_if(protected_, [&](const auto& one) { return one.second <= now; });
   const auto cluster = world_.model.snapshot();
@@ -296,7 +273,10 @@ void Preemptor::look_after(const std::vector<Pod>& waiting, Clock::Time now) {
   }
   for (const auto& pod : waiting) {
     const auto& uid = pod->object.ask.uid;
-    if (!pod->object.nominated.empty() && !attempts_.contains(uid) && !done_with_.contains(uid)) adopt(*pod, now);
+    if (pod->object.nominated.empty()) named_.erase(uid);
+    if (pod->object.nominated.empty() || attempts_.contains(uid) || done_with_.contains(uid)) continue;
+    named_.try_emplace(uid, now);
+    adopt(*pod, now);
   }
 }
 

@@ -37,6 +37,10 @@ class Preemptor {
  public:
   static constexpr Clock::Duration kLook = std::chrono::milliseconds(200);
   static constexpr Clock::Duration kFresh = std::chrono::seconds(3);
+  /// Before a pod that was turned away is looked at: kube-scheduler itself may be choosing whom it evicts for the pod,
+  /// on nodes that lack more than cards (PreemptVerb), and two must not do it at once.
+  static constexpr Clock::Duration kSettle = std::chrono::milliseconds(300);
+  static constexpr Clock::Duration kNamed = std::chrono::seconds(10);        // it named a node: its victims are going
   static constexpr Clock::Duration kAgain = std::chrono::seconds(1);         // a pod that was looked at
   static constexpr Clock::Duration kHopeless = std::chrono::seconds(8);      // and for which nothing could be done
   static constexpr Clock::Duration kWakeAgain = std::chrono::seconds(30);    // a scheduler that does not ask
@@ -93,7 +97,6 @@ class Preemptor {
   [[nodiscard]] Standing standing(const std::vector<codec::Budget>& budgets) const;
   [[nodiscard]] FoundRoom find(const KnownPod& pod, const std::vector<std::string>& names, const Standing& all) const;
   void wake(const std::string& uid, const std::string& node, Clock::Time now);
-  [[nodiscard]] Result<std::vector<codec::Budget>> budgets() const;
   void make_room(const KnownPod& pod, const FoundRoom& found, const std::vector<codec::Budget>& budgets);
   [[nodiscard]] bool allowed_all(const std::vector<Pod>& victims);
   bool evict_all(const KnownPod& pod, const FoundRoom& found, const std::vector<Pod>& victims, std::uint64_t epoch);
@@ -106,6 +109,7 @@ class Preemptor {
   std::map<std::string, Attempt> attempts_;        // by UID
   std::map<std::string, Clock::Time> not_before_;  // by UID
   std::map<std::string, Clock::Time> woken_;       // by UID
+  std::map<std::string, Clock::Time> named_;       // by UID: since when somebody else's nomination is known
   std::set<std::string> done_with_;                // UIDs whose nomination came to nothing
   std::map<Owner, Clock::Time> protected_;         // whom a budget protected, until when they are not asked again
   std::atomic<std::uint64_t> made_ = 0;

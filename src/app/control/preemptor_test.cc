@@ -49,10 +49,14 @@ class PreemptorTest : public ::testing::Test {
     api.put(kPod + pod.uid, pod_object(pod));
     tell_model(pod.uid);
   }
+  /// kube-scheduler asked about it a moment ago: on these nodes only cards are missing.
+  void turn_away(const std::string& uid, const Strings& nodes) {
+    turned_away.put(uid, nodes, clock.now() - Preemptor::kSettle);
+  }
   /// A pod that waits, as kube-scheduler asked about it just now: on these nodes only cards are missing.
   void waits(const std::string& uid, const std::string& gib, int priority, const Strings& nodes = {"n1", "n2"}) {
     add({.uid = uid, .gib = gib, .priority = priority});
-    turned_away.put(uid, nodes, clock.now());
+    turn_away(uid, nodes);
   }
   void budget(const std::string& name, const std::string& app, int allowed) {
     api.put("/apis/policy/v1/namespaces/s/poddisruptionbudgets/" + name,
@@ -112,7 +116,7 @@ TEST_F(PreemptorTest, OnlyThoseGoWhoseRoomIsNeededAndTheNodeIsNamed) {
   for (int i = 0; i < 20; ++i) {
     clock.advance(1s);
     leader.step();
-    turned_away.put("high", {"n1", "n2"}, clock.now());
+    turn_away("high", {"n1", "n2"});
     preemptor.step();
   }
   EXPECT_THAT(evicted(), SizeIs(1)) << "while the first ones end nobody else goes";
@@ -169,7 +173,7 @@ TEST_F(PreemptorTest, NobodyGoesForAnEqualOrForNothing) {
   never["spec"]["preemptionPolicy"] = "Never";
   api.put(kPod + std::string("never"), never.dump());
   tell_model("never");
-  turned_away.put("never", {"n1", "n2"}, clock.now());
+  turn_away("never", {"n1", "n2"});
   add({.uid = "untried", .priority = 1000});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
@@ -185,8 +189,8 @@ TEST_F(PreemptorTest, NobodyGoesWhileItFitsOrSomebodyIsGoingAnyway) {
   holds("ends", "n2", 8, 7, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
   waits("soon", "8", 1000);
   clock.advance(2s);
-  turned_away.put("fits", {"n1", "n2"}, clock.now());
-  turned_away.put("soon", {"n1", "n2"}, clock.now());
+  turn_away("fits", {"n1", "n2"});
+  turn_away("soon", {"n1", "n2"});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
 }
@@ -238,7 +242,7 @@ TEST_F(PreemptorTest, OfSeveralAllMayGoOrNoneDoes) {
   EXPECT_THAT(evicted(), IsEmpty());
   clock.advance(Preemptor::kBudgetAgain);
   lead();
-  turned_away.put("high", {"n1", "n2"}, clock.now());
+  turn_away("high", {"n1", "n2"});
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("a", "b"));
 }
@@ -253,7 +257,7 @@ TEST_F(PreemptorTest, WhatTheSchedulerSaidLongAgoIsAskedAnew) {
   EXPECT_THAT(evicted(), IsEmpty());
   const bool touched = api.object("/api/v1/nodes/n1")->find("slices-free") != std::string::npos;
   EXPECT_TRUE(touched);
-  turned_away.put("high", {"n2"}, clock.now());
+  turn_away("high", {"n2"});
   clock.advance(Preemptor::kAgain);
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("b"));
@@ -287,6 +291,30 @@ TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
   EXPECT_EQ(why_not("high", "10", 1000, "n1"), "");
   model.pods().change({KubeChange::Kind::kDeleted, high.dump()});
   EXPECT_EQ(model.figures().held, 0U);
+}
+
+/// It may be choosing whom it evicts itself, on nodes that lack CPU as well (preempt_verb.h).
+TEST_F(PreemptorTest, WhileKubeSchedulerEvictsForAPodNobodyElseDoes) {
+  holds("a", "n1", 16);
+  holds("b", "n2", 16);
+  waits("high", "8", 1000);
+  turned_away.put("high", {"n1"}, clock.now());
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty()) << "its preempt call may come in a moment";
+  auto high = nlohmann::json::parse(*api.object(kPod + std::string("high")));
+  high["status"]["nominatedNodeName"] = "n2";
+  api.put(kPod + std::string("high"), high.dump());
+  tell_model("high");
+  clock.advance(1s);
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty()) << "whom it evicts on n2 is not known yet";
+  for (int i = 0; i < 10; ++i) {
+    clock.advance(1s);
+    leader.step();
+  }
+  turn_away("high", {"n1"});
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("a")) << "that came to nothing";
 }
 
 TEST_F(PreemptorTest, AStaticPodIsNotAskedToGo) {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/control/live_placement.h"
+#include "core/cluster/ruled_fit.h"
+
 namespace carve::control {
 namespace {
 
@@ -29,17 +32,36 @@ void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::G
   }
 }
 
-}  // namespace
+std::string why_it_waits(const KnownPod& pod, const ClusterState& cluster, const PlacementRules& rules) {
+  if (!pod.nonsense.empty()) return pod.nonsense;
+  std::vector<std::string> names;
+  for (const auto& [name, state] : cluster) names.push_back(name);
+  if (names.empty()) return "no node has cards";
+  const auto found =
+      fit(cluster, pod.owner(), pod.parts, names, policy_of(rules, pod.object.ask), pod.object.priority);
+  if (!found.nodes.empty()) return "fits on " + found.nodes.front().node + "; it waits for something else";
+  return explain(found.refused);
+}
 
-codec::ClusterView view_of(const ClusterModel& model) {
+codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) {
+  const auto cluster = model.snapshot();
   std::vector<codec::WaitingPod> waiting;
   for (const auto& pod : model.pods_where([](const KnownPod& one) { return one.waits(); })) {
-    waiting.push_back({pod->object.ask.space, pod->object.ask.name, to_human(pod->parts), pod->nonsense});
+    const bool asked = rules != nullptr && waiting.size() < kWhys;
+    waiting.push_back({pod->object.ask.space, pod->object.ask.name, to_human(pod->parts),
+                       asked ? why_it_waits(*pod, *cluster, *rules) : pod->nonsense});
   }
   auto cards = model.gpu_objects();
-  const auto cluster = model.snapshot();
   for (auto& gpu : cards) add_booked(model, *cluster, &gpu);
   return codec::cluster_view(std::move(cards), std::move(waiting));
+}
+
+}  // namespace
+
+codec::ClusterView view_of(const ClusterModel& model) { return view(model, nullptr); }
+
+codec::ClusterView view_with_whys(const ClusterModel& model, const PlacementRules& rules) {
+  return view(model, &rules);
 }
 
 }  // namespace carve::control

@@ -100,6 +100,7 @@ std::vector<Route> secure_routes(const Answers& answers) {
   std::vector<Route> rows;
   rows.push_back(post_synced("/scheduler/filter", Verb::kFilter, answers, answers.filter));
   rows.push_back(post_synced("/scheduler/prioritize", Verb::kPrioritize, answers, answers.prioritize));
+  if (answers.choose) rows.push_back(post_synced("/scheduler/choose", Verb::kFilter, answers, answers.choose));
   if (answers.preempt) rows.push_back(post_synced("/scheduler/preempt", Verb::kPreempt, answers, answers.preempt));
   if (answers.turned_away) {
     rows.push_back(post(std::string(kTurnedAway), Asker::kScheduler, Verb::kOther, answers.turned_away,

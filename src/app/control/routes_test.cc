@@ -20,6 +20,7 @@ class RoutesTest : public ::testing::Test {
     };
     answers_.filter = named("filter");
     answers_.prioritize = named("prioritize");
+    answers_.choose = named("choose");
     answers_.bind = [](std::string_view) { return std::string(R"({"Error":"not the leader"})"); };
     answers_.mutate = [](std::string_view) { return std::string(R"({"response":{"allowed":true}})"); };
     answers_.validate = [](std::string_view) { return std::string(R"({"response":{"allowed":false}})"); };
@@ -49,7 +50,7 @@ class RoutesTest : public ::testing::Test {
 };
 
 TEST_F(RoutesTest, TheSchedulersCallsAreTheSchedulersAlone) {
-  for (const char* path : {"/scheduler/filter", "/scheduler/prioritize", "/scheduler/bind"}) {
+  for (const char* path : {"/scheduler/filter", "/scheduler/prioritize", "/scheduler/choose", "/scheduler/bind"}) {
     EXPECT_EQ(secure("POST", path, "carve-scheduler").status, 200) << path;
     for (const char* peer : {"", "carve-control", "carve-scheduler2", "somebody"})
       EXPECT_EQ(secure("POST", path, peer).status, 403) << path << " as '" << peer << "'";

@@ -7,6 +7,7 @@
 namespace carve::control {
 
 bool gained_room(const NodeState& before, const NodeState& now) {
+  if (!before.closed.empty() && now.closed.empty()) return true;
   // A hold that ended may have kept others out.
   if (std::any_of(before.holds.begin(), before.holds.end(), [&](const Hold& hold) {
         return std::find(now.holds.begin(), now.holds.end(), hold) == now.holds.end();
@@ -22,6 +23,20 @@ bool gained_room(const NodeState& before, const NodeState& now) {
   });
 }
 
+namespace {
+
+/// The node of that number is new since, or has more room. Most nodes of a large cluster are what they were.
+bool gained_room_at(const ClusterState& before, const ClusterState& now, ClusterState::Number number) {
+  const bool same_names = now.same_names(before);
+  if (same_names && now.same_piece(before, number)) return false;
+  const auto& node = now.node(number);
+  if (same_names) return before.node(number) != node && gained_room(*before.node(number), *node);
+  const auto was = before.find(now.name(number));
+  return was == before.end() || (was->second != node && gained_room(*was->second, *node));
+}
+
+}  // namespace
+
 Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& node) {
   const auto body = fmt::format(R"({{"metadata":{{"annotations":{{"{}":"{}"}}}}}})", Waker::kTouched,
                                 clock.wall_now().time_since_epoch().count());
@@ -35,9 +50,8 @@ void Waker::step() {
   const auto state = model_.snapshot();
   const auto before = std::exchange(seen_, state);
   if (before && state != before) {
-    for (const auto& [name, node] : *state) {
-      const auto was = before->find(name);
-      if (was == before->end() || (was->second != node && gained_room(*was->second, *node))) due_ = name;
+    for (ClusterState::Number at = 0; at < state->size(); ++at) {
+      if (gained_room_at(*before, *state, at)) due_ = state->name(at);
     }
   }
   if (due_.empty() || now < next_ || !leader_.leads_until(now)) return;

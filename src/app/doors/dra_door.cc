@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/doors/cure.h"
 #include "app/doors/device_names.h"
 
 namespace carve::doors {
@@ -16,24 +17,8 @@ std::string claim_path(const std::string& space, const std::string& name) {
   return fmt::format(kClaims, space, name);
 }
 
-/// The cure, in a person's words; the cause is in the error already.
-std::string_view cure(Code code) {
-  switch (code) {
-    case Code::kResourceExhausted:
-      return "another owner holds it: `carve inspect` on the node says who; the kubelet tries "
-             "again";
-    case Code::kUnavailable:
-    case Code::kDeadlineExceeded:
-      return "the kubelet tries again; `carve doctor` on the node says what is away";
-    case Code::kInvalidArgument:
-    case Code::kUnimplemented:
-      return "change the claim or its DeviceClass, then make the pod anew";
-    case Code::kAborted:
-      return "make the pod anew";
-    default:
-      return "the kubelet tries again";
-  }
-}
+/// What the Node's condition counts it by.
+std::string who(const std::string& uid) { return "claim " + uid; }
 
 bool holds(const std::vector<Slice>& held, const std::string& uid) {
   return std::any_of(held.begin(), held.end(), [&](const Slice& slice) {
@@ -71,7 +56,6 @@ DraCalls::PerClaim<std::vector<ClaimDevice>> DraDoor::prepare(const std::vector<
 }
 
 Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
-  const auto context = fmt::format("claim {}/{}", ref.space, ref.name);
   auto text = world_.api.get(claim_path(ref.space, ref.name));
   if (!text) {
     const auto code = text.error().code;
@@ -81,17 +65,15 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
       if (const auto known = answered_.find(ref.uid); known != answered_.end())
         return known->second;
     }
-    world_.log.warn("claim not read", {{"claim", context}, {"error", text.error().what}});
-    world_.notices.refused(context + ": not read: " + text.error().what);
-    return fail_in(context, text.error());
+    return refuse(ref, fail_in("not read", text.error()).value(), nullptr);
   }
   auto claim = codec::parse_claim(*text);
-  if (!claim) return fail_in(context, claim.error());
+  if (!claim) return refuse(ref, claim.error(), nullptr);
   claim->space = ref.space;
   if (claim->uid != ref.uid) {
-    return fail(Code::kAborted, fmt::format("{}: the kubelet asks for UID {}, the API server has "
-                                            "another claim of that name, UID {}",
-                                            context, ref.uid, claim->uid));
+    const auto what = fmt::format("the kubelet asks for UID {}, the API server has another claim of that name, UID {}",
+                                  ref.uid, claim->uid);
+    return refuse(ref, {Code::kAborted, what}, nullptr);
   }
   const auto cards = world_.slices.cards();
   auto parts = plan_claim(*claim, node_, cards);
@@ -104,15 +86,24 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
   }
   auto answer = parts ? bring_up(*claim, *parts)
                       : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
-  if (!answer) {
-    tell_refused(*claim, answer.error());
-    return fail_in(context, answer.error());
-  }
+  if (!answer) return refuse(ref, answer.error(), &*claim);
   tell_ready(*claim, *parts);
+  world_.notices.settled(who(ref.uid));
   const std::lock_guard lock(mutex_);
   refused_.erase(ref.uid);
   answered_[ref.uid] = *answer;
   return answer;
+}
+
+/// Every refusal leaves through here: the Node says it, and whoever uses the claim where it could be read. `claim`:
+/// nullptr where it could not, or is somebody else's.
+Result<std::vector<ClaimDevice>> DraDoor::refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim) {
+  const auto name = fmt::format("claim {}/{}", ref.space, ref.name);
+  const auto fix = cure(error.code, Door::kClaim);
+  world_.log.warn("claim refused", {{"claim", name}, {"error", error.what}, {"hint", fix}});
+  world_.notices.refused(who(ref.uid), fmt::format("{}: {}. {}", name, error.what, fix));
+  if (claim != nullptr) tell_users(*claim, fmt::format("claim {}: {}. {}", ref.name, error.what, fix));
+  return fail_in(name, error);
 }
 
 /// All parts or none: what this call began is taken back when a later part is refused.
@@ -142,6 +133,7 @@ Result<std::vector<ClaimDevice>> DraDoor::bring_up(const codec::Claim& claim,
 DraCalls::PerClaim<void> DraDoor::unprepare(const std::vector<ClaimRef>& claims) {
   PerClaim<void> answers;
   for (const auto& claim : claims) {
+    world_.notices.settled(who(claim.uid));
     auto done = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
     if (done) {
       const std::lock_guard lock(mutex_);
@@ -219,11 +211,7 @@ void DraDoor::tell_not_ready(const codec::Claim& claim, const std::string& messa
   post_status(claim, devices);
 }
 
-void DraDoor::tell_refused(const codec::Claim& claim, const Error& error) {
-  world_.log.warn("claim refused", {{"claim", claim.space + "/" + claim.name},
-                                    {"error", error.what},
-                                    {"hint", cure(error.code)}});
-  const auto message = fmt::format("claim {}: {}. {}", claim.name, error.what, cure(error.code));
+void DraDoor::tell_users(const codec::Claim& claim, const std::string& message) {
   for (const auto& user : claim.users) {
     if (user.resource == "pods")
       world_.notices.warn({"Pod", claim.space, user.name, user.uid, "SliceRefused", message});

@@ -39,7 +39,8 @@ class DraDoor final : public DraCalls {
   Result<std::vector<ClaimDevice>> bring_up(const codec::Claim& claim,
                                             std::vector<PlannedPart> parts);
   void tell_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts);
-  void tell_refused(const codec::Claim& claim, const Error& error);
+  Result<std::vector<ClaimDevice>> refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim);
+  void tell_users(const codec::Claim& claim, const std::string& message);
   void tell_not_ready(const codec::Claim& claim, const std::string& message);
   void post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices);
 

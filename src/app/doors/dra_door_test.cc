@@ -115,6 +115,7 @@ TEST_F(DraDoorTest, ANamesakeIsSomebodyElse) {
   const auto got = prepare("u-1");
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, Code::kAborted);
+  EXPECT_THAT(notices.refusals(), HasSubstr("asks for UID u-1, the API server has another claim of that name"));
   EXPECT_TRUE(slices.held().empty());
 }
 
@@ -265,7 +266,17 @@ TEST_F(DraDoorTest, WhatCannotBeHonouredIsRefused) {
     ASSERT_FALSE(got) << object;
     EXPECT_THAT(got.error().what, HasSubstr(why));
     EXPECT_TRUE(slices.held().empty());
+    EXPECT_THAT(notices.refusals(), HasSubstr(why));  // for the Node, with the fix behind it
+    EXPECT_THAT(notices.refusals(), testing::StartsWith("claim ml/c: "));
+    EXPECT_TRUE(door.unprepare({{"ml", "c", "u-1"}}).at("u-1"));
+    EXPECT_EQ(notices.refusals(), "");
   }
+  kube.put(kPath, cases.front().first);
+  ASSERT_FALSE(prepare());
+  EXPECT_NE(notices.refusals(), "");
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  ASSERT_TRUE(prepare());
+  EXPECT_EQ(notices.refusals(), "");
 }
 
 TEST_F(DraDoorTest, ABrokenCardTakesNobodyNewAndKeepsWhoRuns) {

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace carve::doors {
@@ -10,9 +11,10 @@ namespace {
 
 constexpr std::size_t kMaxWaiting = 1024;
 constexpr std::size_t kMaxTold = 4096;
+constexpr std::size_t kMaxRefusals = 1024;
 constexpr auto kEventLives = std::chrono::minutes(50);  // the API server drops one after an hour
 constexpr auto kCountGap = std::chrono::seconds(10);
-constexpr auto kRefusalLasts = std::chrono::minutes(5);
+constexpr auto kRefusalLasts = std::chrono::minutes(6);  // the kubelet tries again each five at least
 
 }  // namespace
 
@@ -22,7 +24,7 @@ std::string rfc3339(Clock::WallTime time) {
                          std::chrono::time_point_cast<std::chrono::system_clock::duration>(time))));
 }
 
-void Notices::warn(codec::EventNote note) {
+void Notices::warn(codec::EventNote note, const std::string& same) {
   if (note.name.empty() || note.space.empty()) return;
   const auto now = clock_.now();
   {
@@ -32,7 +34,7 @@ void Notices::warn(codec::EventNote note) {
                     [&](const auto& entry) { return now - entry.second.last >= kEventLives; });
       if (told_.size() >= kMaxTold) told_.clear();
     }
-    const auto key = fmt::format("{}|{}|{}|{}", note.uid, note.name, note.reason, note.message);
+    const auto key = fmt::format("{}|{}|{}|{}", note.uid, note.name, note.reason, same.empty() ? note.message : same);
     auto [at, fresh] = told_.try_emplace(key);
     auto& told = at->second;
     if (fresh || now - told.last >= kEventLives) {
@@ -40,6 +42,8 @@ void Notices::warn(codec::EventNote note) {
       told = {std::move(note), {}, rfc3339(clock_.wall_now()), 0, 0, now, {}};
       told.name = fmt::format("{}.{:x}{:02x}", told.note.name.substr(0, 200),
                               clock_.wall_now().time_since_epoch().count(), number_++ & 0xffU);
+    } else {
+      told.note.message = std::move(note.message);
     }
     told.last = now;
     ++told.count;
@@ -77,15 +81,31 @@ void Notices::settle_counts(Clock::Duration gap) {
   }
 }
 
-void Notices::refused(std::string text) {
+void Notices::refused(const std::string& who, std::string text) {
+  const auto now = clock_.now();
   const std::lock_guard lock(mutex_);
-  refused_ = std::move(text);
-  refused_at_ = clock_.now();
+  if (refusals_.size() >= kMaxRefusals && !refusals_.contains(who)) return;
+  auto& refusal = refusals_.try_emplace(who, Refusal{{}, now, now}).first->second;
+  refusal.text = std::move(text);
+  refusal.last = now;
 }
 
-std::string Notices::last_refusal() {
+void Notices::settled(const std::string& who) {
   const std::lock_guard lock(mutex_);
-  return clock_.now() - refused_at_ < kRefusalLasts ? refused_ : std::string();
+  refusals_.erase(who);
+}
+
+/// The one that stands longest is named: what it says stays as it is while others come and go.
+std::string Notices::refusals() {
+  const auto now = clock_.now();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(refusals_, [&](const auto& entry) { return now - entry.second.last >= kRefusalLasts; });
+  const auto oldest = std::min_element(refusals_.begin(), refusals_.end(), [](const auto& a, const auto& b) {
+    return a.second.first < b.second.first;
+  });
+  if (oldest == refusals_.end()) return {};
+  if (refusals_.size() == 1) return oldest->second.text;
+  return fmt::format("{} starts were refused, the first: {}", refusals_.size(), oldest->second.text);
 }
 
 void Notices::push(Job job) {

@@ -25,13 +25,17 @@ class Notices {
   Notices(KubeApi& api, std::string node, const Clock& clock, Log& log, std::string component = "carve-agent")
       : api_(api), node_(std::move(node)), component_(std::move(component)), clock_(clock), log_(log) {}
 
-  /// An Event on an object.
-  void warn(codec::EventNote note);
-  /// A refusal that nobody could be told of: no object of the API is known for it. The Node tells
-  /// it.
-  void refused(std::string text);
-  /// The last one, while it is fresh (five minutes); else empty.
-  [[nodiscard]] std::string last_refusal();
+  /// An Event on an object. `same`: what makes it the same event as an earlier one, whose message it then replaces;
+  /// empty: its message.
+  void warn(codec::EventNote note, const std::string& same = {});
+  /// A start that was refused, told on the Node whether or not somebody is known whose it is. `who`: what would start,
+  /// once in the sum however often it is refused; `text`: cause and fix.
+  void refused(const std::string& who, std::string text);
+  /// It started after all, or is over.
+  void settled(const std::string& who);
+  /// The refusals that stand (six minutes after their last time at most), in one sentence; empty: none. At most
+  /// 1,024 are counted.
+  [[nodiscard]] std::string refusals();
   /// Anything else to be written; its failure is logged.
   void post(std::string what, std::function<Result<void>(KubeApi&)> write);
   /// Until `stop`.
@@ -54,6 +58,11 @@ class Notices {
     Clock::Time last{};
     Clock::Time last_written{};
   };
+  struct Refusal {
+    std::string text;
+    Clock::Time first{};
+    Clock::Time last{};
+  };
   bool take(Job* job);
   void write_count(Told* told, Clock::Time now);  // under the lock
   void settle_counts(Clock::Duration gap);
@@ -68,8 +77,7 @@ class Notices {
   std::condition_variable_any changed_;
   std::deque<Job> jobs_;
   std::map<std::string, Told> told_;
-  std::string refused_;
-  Clock::Time refused_at_{};
+  std::map<std::string, Refusal> refusals_;  // by who
   std::uint64_t number_ = 0;
   std::uint64_t dropped_ = 0;
 };

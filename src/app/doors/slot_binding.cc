@@ -55,7 +55,10 @@ std::vector<SlotDoor::Binding> SlotDoor::unready() const {
 void SlotDoor::store(const Binding& binding) {
   const std::lock_guard lock(mutex_);
   const auto found = bindings_.find(binding.device);
-  if (found != bindings_.end()) found->second = binding;
+  if (found == bindings_.end()) return;
+  const bool begun = found->second.begun;  // it may have come meanwhile
+  found->second = binding;
+  found->second.begun = begun;
 }
 
 /// Containers whose Allocate another life of this agent answered.
@@ -70,6 +73,7 @@ void SlotDoor::adopt(const std::vector<SlotEntry>& entries) {
     binding.since = world_.clock.now();
     binding.kubelet_uid = entry.pod_uid;
     binding.container = entry.container;
+    binding.begun = true;
     binding.problem = {Code::kUnavailable, "the pod is not known yet"};
     bindings_[binding.device] = std::move(binding);
   }
@@ -207,6 +211,7 @@ void SlotDoor::supersede(const Binding& winner) {
           other.kubelet_uid != winner.kubelet_uid && other.since <= winner.since &&
           overlap(other.slots, winner.slots)) {
         if (!other.owner.uid.empty()) over.push_back(other.owner);
+        settle(other.slots);
         at = bindings_.erase(at);
       } else {
         ++at;
@@ -290,6 +295,7 @@ Result<void> SlotDoor::prepare(Binding* binding, std::vector<Slice> slices, cons
                          fmt::format("{}/{}/{}", binding->space, binding->pod, binding->container),
                          {binding->kubelet_uid}, record == nullptr};
   if (record != nullptr) {
+    request.epoch = record->epoch;
     request.environment = codec::environment(*record, binding->container, counted(cards), world_.dialects);
   }
   auto prepared = world_.slices.prepare(request);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/doors/cure.h"
+
 namespace carve::doors {
 namespace {
 
@@ -21,6 +23,10 @@ std::vector<std::string> sorted(std::vector<std::string> slots) {
   return slots;
 }
 
+constexpr const char* kAllocate = "Allocate";
+
+std::string who(const std::vector<std::string>& slots) { return fmt::format("slots {}", fmt::join(slots, ", ")); }
+
 }  // namespace
 
 SlotDoor::SlotDoor(World world) : world_(std::move(world)) { refresh_list(); }
@@ -36,9 +42,11 @@ Result<std::string> SlotDoor::allocate(const std::vector<std::string>& slots) {
   if (slots.empty()) return fail(Code::kInvalidArgument, "Allocate: no slots");
   auto promised = world_.slices.promise_device();
   if (!promised) {
-    world_.notices.refused("Allocate: " + promised.error().what);
+    world_.notices.refused(kAllocate, fmt::format("{}: {}. {}", kAllocate, promised.error().what,
+                                                  cure(promised.error().code, Door::kSlots)));
     return tl::unexpected(promised.error());
   }
+  world_.notices.settled(kAllocate);
   const auto& device = *promised;
   Binding binding;
   binding.slots = sorted(slots);
@@ -58,11 +66,13 @@ void SlotDoor::before_start(const std::vector<std::string>& slots, Answer answer
   std::optional<Result<void>> now;
   {
     const std::lock_guard lock(mutex_);
+    for (auto& [device, binding] : bindings_) binding.begun = binding.begun || binding.slots == waiter.slots;
     now = verdict(waiter);
     if (!now && stopped_)
       now = fail(Code::kUnavailable, "the agent stops; the kubelet tries again");
     if (!now) waiters_.push_back(waiter);
   }
+  if (now && *now) settle(waiter.slots);
   if (now) return waiter.answer(*now);
   poke();
 }
@@ -80,11 +90,21 @@ std::optional<Result<void>> SlotDoor::verdict(const Waiter& waiter) const {
   if (any && open == nullptr) return Result<void>{};
   if (world_.clock.now() < waiter.deadline) return std::nullopt;
   if (!any) {
-    return fail(Code::kNotFound,
-                "these slots were not given out by this agent, and the kubelet's checkpoint does "
-                "not name them: delete the pod so that it is admitted anew");
+    return fail(Code::kAborted,
+                "these slots were not given out by this agent, and the kubelet's checkpoint does not name them");
   }
   return tl::unexpected(open->problem);
+}
+
+bool SlotDoor::offers() const {
+  const std::lock_guard lock(mutex_);
+  if (shut_) return false;
+  const auto& all = list_.devices();
+  return std::any_of(all.begin(), all.end(), [this](const SlotDevice& one) {
+    return one.healthy && std::none_of(bindings_.begin(), bindings_.end(), [&](const auto& entry) {
+             return std::binary_search(entry.second.slots.begin(), entry.second.slots.end(), one.id);
+           });
+  });
 }
 
 void SlotDoor::refresh_list() {
@@ -125,8 +145,10 @@ void SlotDoor::ask_late() {
   }
 }
 
+/// What is refused is said on the pod, where one is known, and on the Node in any case.
 void SlotDoor::tell(const Waiter& waiter, const Error& error) {
   codec::EventNote note;
+  const auto fix = cure(error.code, Door::kSlots);
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [device, binding] : bindings_) {
@@ -134,15 +156,18 @@ void SlotDoor::tell(const Waiter& waiter, const Error& error) {
       const auto pod = world_.pods.by_uid(binding.kubelet_uid);
       note = {"Pod",          binding.space,
               binding.pod,    pod ? pod->uid : "",
-              "SliceRefused", fmt::format("container {}: {}", binding.container, error.what)};
+              "SliceRefused", fmt::format("container {}: {}. {}", binding.container, error.what, fix)};
     }
   }
-  world_.log.warn("container not started",
-                  {{"pod", note.space + "/" + note.name}, {"error", error.what}});
-  if (!note.uid.empty()) return world_.notices.warn(std::move(note));
-  world_.notices.refused(
-      fmt::format("PreStartContainer of slots {}: {}", fmt::join(waiter.slots, ", "), error.what));
+  const auto name = note.uid.empty() ? who(waiter.slots) : fmt::format("pod {}/{}", note.space, note.name);
+  world_.log.warn("container not started", {{"pod", name}, {"error", error.what}, {"hint", fix}});
+  world_.notices.refused(who(waiter.slots), note.uid.empty() ? fmt::format("{}: {}. {}", name, error.what, fix)
+                                                             : fmt::format("{}, {}", name, note.message));
+  if (!note.uid.empty()) world_.notices.warn(std::move(note));
 }
+
+/// Whoever holds these slots starts, or is over.
+void SlotDoor::settle(const std::vector<std::string>& slots) { world_.notices.settled(who(slots)); }
 
 void SlotDoor::answer_waiters() {
   std::vector<std::pair<Waiter, Result<void>>> done;
@@ -160,7 +185,7 @@ void SlotDoor::answer_waiters() {
     waiters_ = std::move(still);
   }
   for (const auto& [waiter, answer] : done) {
-    if (!answer) tell(waiter, answer.error());
+    answer ? settle(waiter.slots) : tell(waiter, answer.error());
     waiter.answer(answer);
   }
 }

@@ -62,6 +62,12 @@ class SlotDoor final : public SlotCalls {
     std::vector<std::string> problems;
   };
   [[nodiscard]] Open open() const;
+  /// A container can be given a slot now: of those that the kubelet is told a healthy one is free. Any thread.
+  [[nodiscard]] bool offers() const;
+  /// What an agent that ends now would break off, for people: pods that are bound here and whose containers have no
+  /// slices yet (the kubelet refuses them for good while nobody serves), and containers that were given slots a moment
+  /// ago and are about to start. Any thread.
+  [[nodiscard]] std::vector<std::string> unfinished() const;
 
  private:
   /// One answer to Allocate.
@@ -75,6 +81,7 @@ class SlotDoor final : public SlotCalls {
     std::string pod;
     Owner owner;  // of the slices; empty UID: none yet
     bool ready = false;
+    bool begun = false;  // PreStartContainer came for it, or an earlier life of this agent gave it out
     Error problem;
   };
   struct Waiter {
@@ -90,6 +97,7 @@ class SlotDoor final : public SlotCalls {
   void ask_late();
   [[nodiscard]] std::optional<Result<void>> verdict(const Waiter& waiter) const;
   void tell(const Waiter& waiter, const Error& error);
+  void settle(const std::vector<std::string>& slots);
   // slot_binding.cc: the stepping thread's own
   void identify();
   bool time_to_ask(const std::vector<Binding>& open, bool* unknown_waiter);

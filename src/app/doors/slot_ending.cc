@@ -1,8 +1,12 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "app/doors/slot_door.h"
+#include "codec/record.h"
 
-// When what slots stand for ends: slices whose pod is over, and answers to Allocate that nobody will come back to.
+// When what slots stand for ends: slices whose pod is over, and answers to Allocate that nobody will come back to. And
+// what the end of the agent itself would break off.
 namespace carve::doors {
 namespace {
 
@@ -11,6 +15,7 @@ using std::chrono::seconds;
 
 constexpr auto kUnseenPod = seconds(10);  // after the first full list: held, but neither here nor there
 constexpr auto kEndAgain = milliseconds(200);
+constexpr auto kStartsSoon = seconds(5);  // after Allocate; later it waits for an image, or for another container
 
 }  // namespace
 
@@ -105,10 +110,35 @@ void SlotDoor::forget_unused(const std::set<Owner>& holding, bool settled) {
   }
   for (const auto& binding : unused) {
     if (!is_over(binding.kubelet_uid, settled)) continue;
+    settle(binding.slots);
     const std::lock_guard lock(mutex_);
     bindings_.erase(binding.device);
     next_list_ = world_.clock.now();
   }
+}
+
+std::vector<std::string> SlotDoor::unfinished() const {
+  std::vector<std::string> open;
+  std::set<std::pair<std::string, std::string>> held;  // pod UID, container
+  for (const auto& slice : world_.slices.held()) held.emplace(slice.owner.uid, slice.part);
+  for (const auto& pod : world_.pods.all()) {
+    if (pod.ended || pod.record.empty()) continue;
+    const auto record = codec::decode_record(pod.record);
+    if (!record || record->owner != Owner{OwnerKind::kPod, pod.uid}) continue;
+    for (const auto& part : record->parts) {
+      if (!held.contains({pod.uid, part.part}))
+        open.push_back(
+            fmt::format("pod {}/{}, container {}: bound here, not prepared yet", pod.space, pod.name, part.part));
+    }
+  }
+  const auto now = world_.clock.now();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [device, binding] : bindings_) {
+    if (binding.ready && !binding.begun && now - binding.since < kStartsSoon)
+      open.push_back(
+          fmt::format("pod {}/{}, container {}: about to start", binding.space, binding.pod, binding.container));
+  }
+  return open;
 }
 
 }  // namespace carve::doors

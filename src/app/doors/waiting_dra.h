@@ -14,7 +14,7 @@ namespace carve::doors {
 class WaitingDra final : public DraCalls {
  public:
   /// `patience`: how long a call waits before it is answered kUnavailable; well within the kubelet's own 45 s.
-  explicit WaitingDra(std::chrono::milliseconds patience = std::chrono::seconds(20)) : patience_(patience) {}
+  explicit WaitingDra(std::chrono::milliseconds patience = std::chrono::seconds(30)) : patience_(patience) {}
   /// From now on calls go to this door, those that wait first. It outlives give_up().
   void lead_to(DraCalls& door);
   /// Returns when no call is in the door any more; those that wait, and later ones, are answered kUnavailable.

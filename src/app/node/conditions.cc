@@ -72,7 +72,7 @@ std::vector<codec::NodeCondition> conditions_of(const NodeFacts& facts) {
       condition("GPUSlicesNotPublished", facts.not_published, "WriteRefused", "Published",
                 "apply deploy/agent-rbac.yaml, deploy/agent-policy.yaml and deploy/crds"),
       condition("GPUStartsRefused", facts.refused, "StartRefused", "NothingRefused",
-                "it names no pod that could be told; the kubelet's log on this node has the pod"),
+                "the events of the pods say it too, and where nobody is named the kubelet's log on this node does"),
       condition("GPUDevicesUnresolved", unresolved_cause(facts), "DeviceNotResolved",
                 "DevicesResolved",
                 "the runtime must watch the agent's CDI folder (cdi_spec_dirs); deleting the pod "
@@ -85,6 +85,14 @@ std::vector<codec::NodeCondition> conditions_of(const NodeFacts& facts) {
                 "pods that ask for it would get that plugin's cards too; take that plugin off this node, or give the "
                 "name up (dialects.nvidia in ConfigMap carve-cluster)"),
   };
+}
+
+codec::NodeCondition leaving_condition(bool leaving) {
+  const std::string type(codec::kAgentLeaving);
+  if (!leaving) return {type, false, "AgentServes", ""};
+  return {type, true, "AgentToldToEnd",
+          "the agent is replaced or taken away; what runs keeps its cards, and nobody is sent here until the next "
+          "agent serves: see the pods of DaemonSet carve-agent on this node"};
 }
 
 }  // namespace carve::node

@@ -38,6 +38,7 @@ std::vector<std::string> conditions_to_remove(const codec::NodeObject& node) {
   for (const auto& one : conditions_of({})) {
     if (node.conditions.contains(one.type)) types.push_back(one.type);
   }
+  if (const std::string leaving(codec::kAgentLeaving); node.conditions.contains(leaving)) types.push_back(leaving);
   return types;
 }
 

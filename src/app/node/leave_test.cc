@@ -29,18 +29,20 @@ struct LeaveTest : ::testing::Test {
 };
 
 TEST_F(LeaveTest, OursGoesAndOthersStays) {
-  node(R"({"type":"Ready","status":"True"},{"type":"RuntimeWithoutCDI","status":"False"})");
+  node(R"({"type":"Ready","status":"True"},{"type":"RuntimeWithoutCDI","status":"False"},)"
+       R"({"type":"GPUAgentLeaving","status":"True"})");
   const auto gone = leave_node(kube, "n1", kTotals);
   ASSERT_TRUE(gone) << gone.error().what;
   for (const auto* name : {"elasticgpu.io/gpu.count", "elasticgpu.io/slices-freed", "elasticgpu.io/slices-free",
-                           "elasticgpu.io/gpu", "nvidia.com/gpu", "RuntimeWithoutCDI"}) {
+                           "elasticgpu.io/gpu", "nvidia.com/gpu", "RuntimeWithoutCDI", "GPUAgentLeaving"}) {
     EXPECT_THAT(*gone, Contains(name));
   }
   const auto now = *kube.get(kPath);
   for (const auto* stays :
        {R"("a":"b")", "elasticgpu.io/serve", R"("other":"x")", R"("cpu":"4")", "elasticgpu.io/slot"})
     EXPECT_THAT(now, HasSubstr(stays));
-  for (const auto* goes : {"gpu.count", "slices-free", "nvidia.com/gpu", R"("elasticgpu.io/gpu":)"})
+  for (const auto* goes : {"gpu.count", "RuntimeWithoutCDI", "GPUAgentLeaving", "slices-free", "nvidia.com/gpu",
+                           R"("elasticgpu.io/gpu":)"})
     EXPECT_THAT(now, Not(HasSubstr(goes)));
 }
 

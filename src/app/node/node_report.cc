@@ -19,6 +19,10 @@ constexpr auto kFull =
     seconds(5);  // everything is compared again, whether or not something changed
 constexpr auto kAskRuntime = seconds(10);
 constexpr auto kAskClasses = seconds(10);
+constexpr auto kAskServer = seconds(20);  // a node's share of what the server is asked
+constexpr auto kAskAgain = seconds(2);
+constexpr auto kAway = seconds(5);  // shorter is a stumble of the network
+constexpr auto kTellAgain = milliseconds(500);
 constexpr auto kLeastBackOff = seconds(1);
 constexpr auto kMostBackOff = seconds(30);
 constexpr std::size_t kRemembered = 4096;
@@ -91,7 +95,7 @@ NodeFacts NodeReport::facts_of(const GpuInventory& cards, const std::vector<code
   }
   if (world_.not_published) facts.not_published = world_.not_published();
   if (facts.not_published.empty()) facts.not_published = gpu_error_;
-  facts.refused = world_.notices.last_refusal();
+  facts.refused = world_.notices.refusals();
   count_unresolved(pods, &facts);
   return facts;
 }
@@ -142,8 +146,52 @@ Result<bool> NodeReport::publish(const GpuInventory& cards, const std::vector<He
   return waiting || asking;
 }
 
+/// Whether this agent is about to end, and that the last one did: before all else, since pods wait for it.
+void NodeReport::tell_presence(Clock::Time now) {
+  const bool coming = told_ == Presence::kComing && world_.serves && !world_.serves();
+  const auto presence = leaving_ ? Presence::kLeaving : coming ? Presence::kComing : Presence::kServing;
+  if (presence == told_ || now < next_telling_) return;
+  next_telling_ = now + kTellAgain;
+  const bool leaving = presence == Presence::kLeaving;
+  if (const auto told = status_.tell(leaving_condition(leaving)); !told)
+    return note("node not told of its agent", &status_error_, told.error().what);
+  next_telling_ = {};
+  told_ = presence;
+  world_.log.info(leaving ? "the Node says that this agent is about to end" : "the Node says that this agent serves");
+}
+
+/// Watches notice a server that answers nothing only after minutes: it is asked for the smallest thing it has. That it
+/// was away is told when it is back, since nobody could be told before: one event on the Node, counted.
+void NodeReport::look_for_server(Clock::Time now) {
+  if (now < next_server_) return;
+  const auto answer = world_.api.get("/version");
+  const auto code = answer ? Code::kUnknown : answer.error().code;
+  const bool away = code == Code::kUnavailable || code == Code::kDeadlineExceeded;
+  const auto after = world_.clock.now();
+  next_server_ = after + (away ? kAskAgain : kAskServer);
+  if (away) {
+    if (!away_since_) {
+      away_since_ = now;
+      world_.log.warn("the API server is away", {{"error", answer.error().what}});
+    }
+    return;
+  }
+  const auto node = status_.seen();
+  if (!away_since_ || !node) return;
+  const auto gone = std::chrono::duration_cast<seconds>(after - *std::exchange(away_since_, std::nullopt));
+  world_.log.info("the API server answers again", {{"seconds", gone.count()}});
+  if (gone < kAway) return;
+  world_.notices.warn({"Node", "default", node_, node->uid, "APIServerAway",
+                       fmt::format("the API server was away for {} s, as this agent saw it: what ran kept its cards "
+                                   "and limits, what was to start waited; see why this node did not reach it",
+                                   gone.count())},
+                      "away");
+}
+
 void NodeReport::step() {
   const auto now = world_.clock.now();
+  tell_presence(now);
+  look_for_server(now);
   if (now >= next_runtime_) ask_runtime();
   auto holdings = world_.slices.holdings();
   if (world_.wakes && anything_freed(held_, holdings)) status_.freed();
@@ -167,6 +215,7 @@ void NodeReport::step() {
   wish.labels = labels_of(cards);
   wish.labels_known = !cards.cards.empty();
   wish.conditions = conditions_of(facts);
+  if (told_ == Presence::kServing) wish.conditions.push_back(leaving_condition(false));
   const auto told = status_.step(wish);
   note("node not written", &status_error_, told ? "" : told.error().what);
   open_ = !published || !told || *published || *told;

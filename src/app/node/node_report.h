@@ -1,8 +1,11 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -41,6 +44,8 @@ class NodeReport {
     bool wakes = true;
     // Resource names for which somebody's device plugin has registered, with its devices; unset: none.
     std::function<std::map<std::string, std::size_t>()> plugins;
+    // What the kubelet asks is answered: only then is an earlier agent's farewell taken back. Unset: at once.
+    std::function<bool()> serves = {};
   };
   NodeReport(std::string node, World world);
 
@@ -50,12 +55,19 @@ class NodeReport {
   [[nodiscard]] std::string shut() const;
   void run_gpu_watch(const std::stop_token& stop) { gpus_.run_watch(stop); }
   void run_node_watch(const std::stop_token& stop) { status_.run_watch(stop); }
+  /// This agent is about to end: from the next look on the Node says so (codec::kAgentLeaving). Any thread.
+  void leave() { leaving_ = true; }
+  /// The API server has taken that word. Any thread.
+  [[nodiscard]] bool said_leaving() const { return told_ == Presence::kLeaving; }
   /// Until `stop`.
   void run(const std::stop_token& stop);
   /// One look.
   void step();
 
  private:
+  enum class Presence : std::uint8_t { kComing, kServing, kLeaving };
+  void tell_presence(Clock::Time now);
+  void look_for_server(Clock::Time now);
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);
   void count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts);
@@ -69,10 +81,13 @@ class NodeReport {
   GpuPublisher gpus_;
   NodeStatus status_;
   PodClaims claims_;
+  std::atomic<bool> leaving_ = false;
+  std::atomic<Presence> told_ = Presence::kComing;  // what the Node says of this agent
   mutable std::mutex mutex_;
   RuntimeVerdict runtime_;
   // The stepping thread's own.
   Clock::Time next_runtime_{};
+  Clock::Time next_telling_{};
   Clock::Time next_full_{};
   Clock::Time not_before_{};  // after an error of the API server
   Clock::Duration back_off_{};
@@ -80,6 +95,8 @@ class NodeReport {
   std::vector<Card> cards_;
   std::uint64_t pods_seen_ = 0;
   bool open_ = true;
+  Clock::Time next_server_{};
+  std::optional<Clock::Time> away_since_;  // the API server
   std::string gpu_error_;
   std::string status_error_;
   std::set<std::string> unresolved_;  // "pod UID/container" that were seen; bounded

@@ -78,6 +78,16 @@ Result<void> NodeStatus::touch() {
   return done;
 }
 
+Result<void> NodeStatus::tell(const codec::NodeCondition& condition) {
+  const auto node = seen();
+  if (!node) return fail(Code::kUnavailable, "Node " + node_ + " is not known yet");
+  const auto there = node->conditions.find(condition.type);
+  const bool same = there == node->conditions.end() ? !condition.on : there->second == condition;
+  if (same) return {};
+  return patch(fmt::format("{}/{}/status", kNodes, node_), KubePatch::kStrategic,
+               codec::node_conditions_patch({condition}, *node, doors::rfc3339(clock_.wall_now())));
+}
+
 std::vector<codec::NodeCondition> NodeStatus::due_conditions(const NodeWish& wish,
                                                              const codec::NodeObject& node) {
   std::vector<codec::NodeCondition> due;

@@ -44,6 +44,9 @@ class NodeStatus {
   void freed() { touch_ = true; }
   /// The touch that is due, first of all: somebody waits for it.
   Result<void> touch();
+  /// One condition at once, before its time and all others: somebody waits for it.
+  ///   errors  as step()
+  Result<void> tell(const codec::NodeCondition& condition);
   /// One comparison and its writes. True: something waits for its time.
   ///   errors  the API server's; kUnavailable: the Node was not heard of yet
   Result<bool> step(const NodeWish& wish);

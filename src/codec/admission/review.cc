@@ -1,5 +1,7 @@
 #include "codec/admission/review.h"
 
+#include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 
 #include "codec/dialects/pod_ask_json.h"
@@ -12,20 +14,27 @@ namespace json = boost::json;
 using json_read::text;
 
 constexpr std::string_view kVersion = "admission.k8s.io/v1";
-constexpr std::string_view kNvidia = "nvidia.com/";
+
+// Names in which NVIDIA's device plugin, and what is made like it, give cards: nvidia.com/gpu, gpu.shared, mig-1g.5gb.
+// Not all of nvidia.com/: its network operator's names are no cards.
+constexpr std::array<std::string_view, 2> kCardNames = {"nvidia.com/gpu", "nvidia.com/mig-"};
 
 const json::object* object_at(const json::value& value, std::string_view path) {
   const auto* found = json_read::at(value, path);
   return found == nullptr ? nullptr : found->if_object();
 }
 
+/// Cards that are given by the variable itself: such a plugin sets it in its answer to the kubelet. Claims are none of
+/// these, whoever's they are: a DRA driver speaks by CDI, whose edits the runtime applies after the container's own
+/// environment, so that what a driver of cards sets there (Carve's and NVIDIA's set "void") wins over anything that
+/// stands here; and a claim may be for no card at all.
 bool asks_others(const json::value& container) {
-  if (!json_read::list(container, "resources.claims").empty()) return true;
   const auto* limits = object_at(container, "resources.limits");
   if (limits == nullptr) return false;
   for (const auto& entry : *limits) {
     const std::string_view key(entry.key().data(), entry.key().size());
-    if (key.substr(0, kNvidia.size()) == kNvidia && json_read::text_of(&entry.value()) != "0")
+    const auto is_card = [&](std::string_view start) { return key.substr(0, start.size()) == start; };
+    if (std::any_of(kCardNames.begin(), kCardNames.end(), is_card) && json_read::text_of(&entry.value()) != "0")
       return true;
   }
   return false;
@@ -42,6 +51,8 @@ ReviewedContainer read_container(const json::value& item, std::string path) {
   container.has_env = env != nullptr && env->is_array();
   container.env_from = !json_read::list(item, "envFrom").empty();
   container.asks_others = asks_others(item);
+  for (const json::value& claim : json_read::list(item, "resources.claims"))
+    container.claims.push_back(text(claim, "name"));
   std::size_t index = 0;
   for (const json::value& entry : json_read::list(item, "env")) {
     if (text(entry, "name") == kVisibleDevices) {

@@ -33,7 +33,8 @@ struct ReviewedContainer {
   bool has_resources = false;
   bool has_env = false;
   bool env_from = false;     // takes whole ConfigMaps or Secrets as variables
-  bool asks_others = false;  // for devices of somebody else: claims, nvidia.com/…
+  bool asks_others = false;  // for cards of somebody else's device plugin: nvidia.com/gpu…, nvidia.com/mig-…
+  std::vector<std::string> claims;  // names of its resources.claims, whatever devices they are for
   std::vector<Visible> visible;
 };
 

@@ -2,14 +2,16 @@
 
 #include <charconv>
 
-#include "codec/json_read.h"
+#include "codec/json_memory.h"
+#include "codec/node/node_object.h"
 
 namespace carve::codec {
 
 namespace read = json_read;
 
 Result<ClusterNode> parse_cluster_node(std::string_view text) {
-  CARVE_TRY(const auto value, read::parse(text, "Node"));
+  read::Memory memory(text);
+  CARVE_TRY(const auto value, read::parse_in(memory, text, "Node"));
   ClusterNode node;
   node.name = read::text(value, "metadata.name");
   if (node.name.empty()) return fail(Code::kInvalidArgument, "Node: without metadata.name");
@@ -19,7 +21,19 @@ Result<ClusterNode> parse_cluster_node(std::string_view text) {
   }
   const auto slots = read::text_named(read::at(value, "status.allocatable"), "elasticgpu.io/slot");
   (void)std::from_chars(slots.data(), slots.data() + slots.size(), node.slots);
+  for (const auto& item : read::list(value, "status.conditions")) {
+    if (read::text(item, "type") == kAgentLeaving) node.leaving = read::text(item, "status") == "True";
+  }
   return node;
+}
+
+std::string node_address(std::string_view text) {
+  const auto value = read::parse(text, "Node");
+  if (!value) return {};
+  for (const auto& item : read::list(*value, "status.addresses")) {
+    if (read::text(item, "type") == "InternalIP") return read::text(item, "address");
+  }
+  return {};
 }
 
 }  // namespace carve::codec

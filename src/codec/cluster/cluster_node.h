@@ -14,11 +14,15 @@ struct ClusterNode {
   std::string name;
   std::map<std::string, std::string> labels;
   std::uint64_t slots = 0;  // allocatable elasticgpu.io/slot
+  bool leaving = false;     // its agent says that it is about to end (kAgentLeaving)
   friend bool operator==(const ClusterNode&, const ClusterNode&) = default;
 };
 
 /// Tolerant.
 ///   errors  kInvalidArgument: no JSON, or without a name
 [[nodiscard]] Result<ClusterNode> parse_cluster_node(std::string_view text);
+
+/// By which address the cluster reaches a Node (its InternalIP); empty: it tells none.
+[[nodiscard]] std::string node_address(std::string_view text);
 
 }  // namespace carve::codec

@@ -1,5 +1,6 @@
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "codec/cluster/budget.h"
@@ -14,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   using namespace carve::codec;
   static_cast<void>(parse_cluster_node(text));
+  static_cast<void>(node_address(text));
   static_cast<void>(parse_workload(text));
   static_cast<void>(is_ready(text));
   static_cast<void>(allocatable_of(text, "nvidia.com/gpu"));
@@ -26,6 +28,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!again || *again != *lease) __builtin_trap();
   }
   if (const auto pod = parse_cluster_pod(text)) {
+    // Once more in a text that is read whole, for a name beyond ASCII.
+    const auto brace = text.find('{');
+    const auto rest = text.substr(brace + 1);
+    const auto whole = parse_cluster_pod("{\"\xc3\xa9\":0," + std::string(rest));
+    if (!whole || binding_body(*whole, whole->node, whole->ask.annotations) !=
+                      binding_body(*pod, pod->node, pod->ask.annotations) ||
+        whole->record != pod->record || whole->ended != pod->ended || whole->started != pod->started ||
+        whole->priority != pod->priority || whole->ask.containers.size() != pod->ask.containers.size())
+      __builtin_trap();
     static_cast<void>(binding_body(*pod, "n", pod->ask.annotations));
     static_cast<void>(annotations_patch(*pod, pod->ask.annotations));
     static_cast<void>(eviction_body(*pod, true));

@@ -13,6 +13,46 @@ constexpr char kPod[] =
     R"("schedulerName":"carve-scheduler","containers":[{"name":"c"}]},"status":{"phase":"Running",)"
     R"("nominatedNodeName":"n2","containerStatuses":[{"name":"c","state":{"running":{}}}]}})";
 
+/// The same Pod in a text that is read whole: its first member has a name beyond ASCII.
+std::string spelled(const std::string& pod) { return "{\"\xc3\xa9\":0," + pod.substr(1); }
+
+TEST(ClusterPod, WhatIsLeftOutOfTheTextIsNotWhatIsRead) {
+  const std::string text =
+      R"({"kind":"Pod","metadata":{"name":"p","namespace":"s","uid":"u","resourceVersion":"7",)"
+      R"("labels":{"l":"1"},"annotations":{"carve.elasticgpu.io/record":"r","a\"b":"c\u003cd"},)"
+      R"("deletionTimestamp":"2026-01-01T00:00:00Z","managedFields":[{"fieldsV1":{"f:spec":{"f:nodeName":{}}}}]},)"
+      R"("spec":{"volumes":[{"name":"v"}],"nodeName":"n",)"
+      R"("schedulerName":"carve","priority":5,"terminationGracePeriodSeconds":7,"preemptionPolicy":"Never",)"
+      R"("schedulingGates":[{"name":"g"}],"initContainers":[{"name":"i","restartPolicy":"Always"}],)"
+      R"("containers":[{"name":"c","env":[{"name":"x"}],"resources":{"limits":{"elasticgpu.io/gpu":1},)"
+      R"("requests":{"cpu":"1"}}}]},)"
+      R"("status":{"hostIP":"1.1.1.1","nominatedNodeName":"m","startTime":"2026-01-01T23:59:59Z","phase":"Failed",)"
+      R"("conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}],"initContainerStatuses":[],)"
+      R"("containerStatuses":[{"restartCount":1}]},"other":{"spec":{}}})";
+  for (const auto& one : {text, spelled(text)}) {
+    const auto pod = parse_cluster_pod(one);
+    ASSERT_TRUE(pod) << pod.error().what;
+    EXPECT_EQ(pod->ask.space + "/" + pod->ask.name + "/" + pod->ask.uid, "s/p/u");
+    EXPECT_EQ(pod->version, "7");
+    EXPECT_EQ(pod->ask.labels.at("l"), "1");
+    EXPECT_EQ(pod->ask.annotations.at("a\"b"), "c<d");
+    EXPECT_EQ(pod->record, "r");
+    EXPECT_EQ(pod->node, "n");
+    EXPECT_EQ(pod->scheduler, "carve");
+    EXPECT_EQ(pod->nominated, "m");
+    EXPECT_EQ(pod->priority, 5);
+    EXPECT_EQ(pod->grace, 7);
+    EXPECT_EQ(pod->started_at, 20260101235959);
+    EXPECT_TRUE(pod->yields && pod->gated && pod->deleting && pod->ended && pod->started && pod->refused);
+    ASSERT_EQ(pod->ask.containers.size(), 2U);
+    EXPECT_EQ(pod->ask.containers[0].kind, ContainerKind::kSidecar);
+    EXPECT_EQ(pod->ask.containers[1].limits.at("elasticgpu.io/gpu"), "1");
+    EXPECT_EQ(pod->ask.containers[1].requests.at("cpu"), "1");
+  }
+  for (const std::string odd : {"", "[]", "{}", R"({"metadata":{}})", R"({"metadata":{"name":"p"},"spec":3})"})
+    EXPECT_FALSE(parse_cluster_pod(odd)) << odd;
+}
+
 TEST(ClusterPod, IsReadAsFarAsControlNeedsIt) {
   const auto pod = parse_cluster_pod(kPod);
   ASSERT_TRUE(pod) << pod.error().what;
@@ -74,6 +114,24 @@ TEST(ClusterNode, LabelsAndSlots) {
   EXPECT_EQ(node->labels.at("pool"), "a");
   EXPECT_EQ(node->slots, 128U);
   EXPECT_FALSE(parse_cluster_node("{}"));
+}
+
+TEST(ClusterNode, ItsAddressIsTheOneWithinTheCluster) {
+  const std::string outside = R"({"metadata":{"name":"n"},"status":{"addresses":[{"type":"Hostname","address":"n"})";
+  EXPECT_EQ(node_address(outside + R"(,{"type":"InternalIP","address":"10.0.0.1"}]}})"), "10.0.0.1");
+  EXPECT_EQ(node_address(outside + "]}}"), "");
+  EXPECT_EQ(node_address("no JSON"), "");
+}
+
+TEST(ClusterNode, WhetherItsAgentIsLeaving) {
+  const auto leaving = [](const std::string& status) {
+    return parse_cluster_node(R"({"metadata":{"name":"n"},"status":{"conditions":[{"type":"Ready","status":"True"},)"
+                              R"({"type":"GPUAgentLeaving","status":")" + status + R"("}]}})")->leaving;
+  };
+  EXPECT_TRUE(leaving("True"));
+  EXPECT_FALSE(leaving("False"));
+  EXPECT_FALSE(leaving("Unknown"));
+  EXPECT_FALSE(parse_cluster_node(R"({"metadata":{"name":"n"},"status":{"conditions":[{"type":"Ready"}]}})")->leaving);
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "codec/cluster/cluster_pod.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
 
 #include "codec/dialects/pod_ask_json.h"
-#include "codec/json_read.h"
+#include "codec/json_memory.h"
+#include "codec/json_walk.h"
 #include "codec/record.h"
 
 namespace carve::codec {
@@ -11,6 +15,49 @@ namespace {
 
 namespace json = boost::json;
 namespace read = json_read;
+
+/// Half of a Pod's text is managedFields, volumes, probes and the like. These members are read below.
+constexpr std::array<std::string_view, 7> kMetadata = {"name",        "namespace",       "uid", "labels",
+                                                       "annotations", "resourceVersion", "deletionTimestamp"};
+constexpr std::array<std::string_view, 8> kSpec = {
+    "nodeName",         "schedulerName",   "priority",       "terminationGracePeriodSeconds",
+    "preemptionPolicy", "schedulingGates", "initContainers", "containers"};
+constexpr std::array<std::string_view, 6> kStatus = {"nominatedNodeName",     "startTime", "conditions", "phase",
+                                                     "initContainerStatuses", "containerStatuses"};
+
+/// The object that begins here, with those of its members alone.
+template <std::size_t kCount>
+bool keep(JsonWalk& walk, const std::array<std::string_view, kCount>& wanted, std::string* out) {
+  char before = '{';
+  const bool whole = walk.object([&](std::string_view name) {
+    const auto value = walk.value();
+    if (!value) return false;
+    if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) return true;
+    *out += std::exchange(before, ',');
+    ((((*out += '"') += name) += "\":") += *value);
+    return true;
+  });
+  *out += before == '{' ? "{}" : "}";
+  return whole;
+}
+
+/// The Pod with those members alone; nullopt: the text is not as the API server writes it, and is read whole.
+std::optional<std::string> what_is_read(std::string_view text) {
+  JsonWalk walk(text);
+  std::string out;
+  out.reserve(text.size() + 64);
+  char before = '{';
+  const bool whole = walk.object([&](std::string_view name) {
+    const bool metadata = name == "metadata";
+    const bool spec = name == "spec";
+    if (!metadata && !spec && name != "status") return walk.value().has_value();
+    out += std::exchange(before, ',');
+    (((out += '"') += name) += "\":");
+    return metadata ? keep(walk, kMetadata, &out) : spec ? keep(walk, kSpec, &out) : keep(walk, kStatus, &out);
+  });
+  out += before == '{' ? "{}" : "}";
+  return whole && walk.over() ? std::optional(std::move(out)) : std::nullopt;
+}
 
 json::object texts(const std::map<std::string, std::string>& all) {
   json::object object;
@@ -50,7 +97,10 @@ bool was_refused(const json::value& pod) {
 }  // namespace
 
 Result<ClusterPod> parse_cluster_pod(std::string_view text) {
-  CARVE_TRY(const auto value, read::parse(text, "Pod"));
+  const auto shorter = what_is_read(text);
+  const std::string_view read_of = shorter ? std::string_view(*shorter) : text;
+  read::Memory memory(read_of);
+  CARVE_TRY(const auto value, read::parse_in(memory, read_of, "Pod"));
   ClusterPod pod;
   CARVE_TRY(pod.ask, pod_ask_from(value));
   if (pod.ask.name.empty() || pod.ask.uid.empty())

@@ -16,7 +16,7 @@ std::string encode_event(const EventNote& note, std::string_view name, std::stri
                    {"kind", "Event"},
                    {"metadata", json::object{{"name", view(name)}, {"namespace", note.space}}},
                    {"involvedObject", json::object{{"kind", note.kind},
-                                                   {"namespace", note.space},
+                                                   {"namespace", note.kind == "Node" ? "" : note.space},
                                                    {"name", note.name},
                                                    {"uid", note.uid},
                                                    {"apiVersion", "v1"}}},

@@ -7,8 +7,8 @@ namespace carve::codec {
 
 /// A word about one object, for people (`kubectl describe`).
 struct EventNote {
-  std::string kind;  // "Pod"
-  std::string space;
+  std::string kind;   // "Pod", "Node"
+  std::string space;  // where the event is: the object's, of a Node "default"
   std::string name;
   std::string uid;
   std::string reason;   // CamelCase

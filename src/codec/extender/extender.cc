@@ -3,29 +3,24 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cctype>
+#include <optional>
+#include <utility>
 
 #include "codec/dialects/pod_ask_json.h"
-#include "codec/json_read.h"
+#include "codec/json_memory.h"
+#include "codec/json_walk.h"
 
 namespace carve::codec {
 namespace {
 
 namespace json = boost::json;
 
+constexpr std::size_t kDepth = 64;
+
 bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
     return std::tolower(x) == std::tolower(y);
   });
-}
-
-/// json_read::parse(), in that memory.
-Result<json::value> parse_into(std::string_view text, json::memory_resource* memory) {
-  json::parse_options options;
-  options.max_depth = 64;
-  json::error_code error;
-  auto value = json::parse(json::string_view(text.data(), text.size()), error, memory, options);
-  if (error) return fail(Code::kInvalidArgument, "extender call: no JSON: " + error.message());
-  return value;
 }
 
 /// In any case; null reads as nothing.
@@ -41,10 +36,12 @@ const json::value* field(const json::value& value, std::string_view key) {
 
 /// Names, or whole objects when the scheduler was told that we keep none ourselves.
 bool take_nodes(const json::value& value, ExtenderArgs* args) {
+  const auto spelled = std::make_shared<std::list<std::string>>();
+  args->spelled = spelled;
   if (const auto* names = field(value, "NodeNames"); names != nullptr && names->is_array()) {
     args->names.reserve(names->get_array().size());
     for (const json::value& name : names->get_array())
-      args->names.push_back(json_read::text_of(&name));
+      args->names.push_back(spelled->emplace_back(json_read::text_of(&name)));
     return true;
   }
   const auto* nodes = field(value, "Nodes");
@@ -52,21 +49,48 @@ bool take_nodes(const json::value& value, ExtenderArgs* args) {
   if (items == nullptr || !items->is_array()) return false;
   args->cache_capable = false;
   for (const json::value& node : items->get_array()) {
-    args->names.push_back(json_read::text(node, "metadata.name"));
-    args->nodes[args->names.back()] = json::serialize(node);
+    args->names.push_back(spelled->emplace_back(json_read::text(node, "metadata.name")));
+    args->nodes[spelled->back()] = json::serialize(node);
   }
   return true;
 }
 
 /// The Pod of a call, and its priority.
-Result<PodAsk> take_pod(const json::value& value, std::int32_t* priority) {
-  const auto* pod = field(value, "Pod");
-  if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
-  CARVE_TRY(auto ask, pod_ask_from(*pod));
+Result<PodAsk> take_pod(const json::value& pod, std::int32_t* priority) {
+  CARVE_TRY(auto ask, pod_ask_from(pod));
   if (ask.uid.empty()) return fail(Code::kInvalidArgument, "extender call: Pod without metadata.uid");
   *priority = static_cast<std::int32_t>(
-      std::clamp<std::int64_t>(json_read::number(*pod, "spec.priority"), INT32_MIN, INT32_MAX));
+      std::clamp<std::int64_t>(json_read::number(pod, "spec.priority"), INT32_MIN, INT32_MAX));
   return ask;
+}
+
+/// The parts of a call as kube-scheduler writes it, with names that need no spelling.
+struct CallTexts {
+  std::string_view pod;
+  bool names_there = false;
+  std::vector<std::string_view> names;
+};
+
+/// nullopt: it is another kind of call, or none.
+std::optional<CallTexts> walk_call(std::string_view text) {
+  JsonWalk walk(text);
+  CallTexts call;
+  const bool whole = walk.object([&](std::string_view name) {
+    if (same_word(name, "Pod")) {
+      const auto pod = walk.value();
+      if (!pod || !call.pod.empty()) return false;  // of two, the document's reader says which counts
+      call.pod = *pod;
+      return true;
+    }
+    if (!same_word(name, "NodeNames")) return walk.value().has_value();
+    if (std::exchange(call.names_there, true)) return false;
+    return walk.array([&] {
+      const auto one = walk.plain_text();
+      if (one) call.names.push_back(*one);
+      return one.has_value();
+    });
+  });
+  return whole && walk.over() && call.names_there && !call.pod.empty() ? std::optional(std::move(call)) : std::nullopt;
 }
 
 /// A JSON string. Node names and our own reasons need no escaping, so that most are copied as they are.
@@ -104,12 +128,12 @@ void put_refused(const std::vector<FilterAnswer::Refused>& refused, std::string*
 }
 
 /// The objects of those nodes, as they came.
-void put_nodes(const std::vector<std::string_view>& names, const std::map<std::string, std::string>& nodes,
-               std::string* out) {
+void put_nodes(const std::vector<std::string_view>& names,
+               const std::map<std::string, std::string, std::less<>>& nodes, std::string* out) {
   *out += R"({"metadata":{},"items":[)";
   bool first = true;
   for (const auto& name : names) {
-    const auto node = nodes.find(std::string(name));
+    const auto node = nodes.find(name);
     if (node == nodes.end()) continue;
     if (!std::exchange(first, false)) *out += ',';
     *out += node->second;
@@ -120,13 +144,21 @@ void put_nodes(const std::vector<std::string_view>& names, const std::map<std::s
 }  // namespace
 
 Result<ExtenderArgs> parse_extender_args(std::string_view text) {
-  // One block of memory for the whole document: thousands of names are thousands of strings.
-  json::monotonic_resource memory(2 * text.size() + 4096);
-  CARVE_TRY(const auto value, parse_into(text, &memory));
   ExtenderArgs args;
-  CARVE_TRY(args.pod, take_pod(value, &args.priority));
-  if (!take_nodes(value, &args))
-    return fail(Code::kInvalidArgument, "extender call: neither NodeNames nor Nodes");
+  if (auto call = walk_call(text)) {
+    json_read::Memory memory(call->pod);
+    CARVE_TRY(const auto pod, json_read::parse_in(memory, call->pod, "extender call", kDepth - 1));
+    CARVE_TRY(args.pod, take_pod(pod, &args.priority));
+    args.names = std::move(call->names);
+  } else {
+    json_read::Memory memory(text);
+    CARVE_TRY(const auto value, json_read::parse_in(memory, text, "extender call", kDepth));
+    const auto* pod = field(value, "Pod");
+    if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
+    CARVE_TRY(args.pod, take_pod(*pod, &args.priority));
+    if (!take_nodes(value, &args))
+      return fail(Code::kInvalidArgument, "extender call: neither NodeNames nor Nodes");
+  }
   if (std::find(args.names.begin(), args.names.end(), "") != args.names.end())
     return fail(Code::kInvalidArgument, "extender call: a node without a name");
   return args;
@@ -166,7 +198,9 @@ std::string to_json(const std::vector<HostScore>& scores) {
 Result<PreemptionArgs> parse_preemption_args(std::string_view text) {
   CARVE_TRY(const auto value, json_read::parse(text, "extender call"));
   PreemptionArgs args;
-  CARVE_TRY(args.pod, take_pod(value, &args.priority));
+  const auto* pod = field(value, "Pod");
+  if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
+  CARVE_TRY(args.pod, take_pod(*pod, &args.priority));
   const auto* whole = field(value, "NodeNameToVictims");
   const auto* all = whole != nullptr ? whole : field(value, "NodeNameToMetaVictims");
   if (all == nullptr || !all->is_object())
@@ -177,8 +211,9 @@ Result<PreemptionArgs> parse_preemption_args(std::string_view text) {
       victims.violations = count->get_int64();
     const auto* pods = field(proposed, "Pods");
     if (pods == nullptr || !pods->is_array()) continue;
-    for (const json::value& pod : pods->get_array()) {
-      auto uid = whole != nullptr ? json_read::text(pod, "metadata.uid") : json_read::text_of(field(pod, "UID"));
+    for (const json::value& victim : pods->get_array()) {
+      auto uid =
+          whole != nullptr ? json_read::text(victim, "metadata.uid") : json_read::text_of(field(victim, "UID"));
       if (uid.empty()) return fail(Code::kInvalidArgument, "extender preempt: a victim without a UID");
       victims.uids.push_back(std::move(uid));
     }
@@ -211,7 +246,8 @@ Result<TurnedAwayNote> parse_turned_away(std::string_view text) {
 }
 
 Result<BindingArgs> parse_binding_args(std::string_view text) {
-  CARVE_TRY(const auto value, json_read::parse(text, "extender call"));
+  json_read::Memory memory(text);
+  CARVE_TRY(const auto value, json_read::parse_in(memory, text, "extender call", kDepth));
   BindingArgs args;
   for (const auto& [key, to] : {std::pair<const char*, std::string*>{"PodNamespace", &args.space},
                                 {"PodName", &args.pod},
@@ -221,7 +257,19 @@ Result<BindingArgs> parse_binding_args(std::string_view text) {
     if (to->empty())
       return fail(Code::kInvalidArgument, std::string("extender bind: without ") + key);
   }
+  args.wish = json_read::text_of(field(value, "CarveWish"));
   return args;
+}
+
+std::string with_wish(std::string_view call, const std::string& wish) {
+  const auto brace = call.find('{');
+  if (brace == std::string_view::npos) return std::string(call);
+  std::string text(call.substr(0, brace + 1));
+  text += R"("CarveWish":)";
+  put_text(wish, &text);
+  text += ',';
+  text += call.substr(brace + 1);
+  return text;
 }
 
 std::string binding_result(const std::string& error) {

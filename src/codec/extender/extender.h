@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,14 +21,16 @@ namespace carve::codec {
 /// Of a filter or prioritize call.
 struct ExtenderArgs {
   PodAsk pod;
-  std::int32_t priority = 0;                 // of the pod
-  std::vector<std::string> names;            // the candidates, in the order of the call
-  bool cache_capable = true;                 // names came, not whole Node objects
-  std::map<std::string, std::string> nodes;  // else the objects, as they came
+  std::int32_t priority = 0;                              // of the pod
+  std::vector<std::string_view> names;                    // the candidates, in the call's order; into it or `spelled`
+  std::shared_ptr<const std::list<std::string>> spelled;  // names that do not stand in the call letter by letter
+  bool cache_capable = true;                              // names came, not whole Node objects
+  std::map<std::string, std::string, std::less<>> nodes;  // else the objects, as they came
 };
 
-/// Streaming is not needed: names of 5,000 nodes are 230 KB.
+/// Streaming is not needed: names of 5,000 nodes are 230 KB. `text` outlives the names.
 ///   errors  kInvalidArgument: no JSON, no Pod with a UID, neither NodeNames nor Nodes
+///   cost    a document of the Pod; of the names, where they need no spelling, none
 [[nodiscard]] Result<ExtenderArgs> parse_extender_args(std::string_view text);
 
 /// Names and reasons are somebody else's texts.
@@ -76,9 +81,12 @@ struct BindingArgs {
   std::string pod;
   std::string uid;
   std::string node;
+  std::string wish;  // ours, of one replica to another: a record of what the pod was sent there for; may be empty
 };
-///   errors  kInvalidArgument: no JSON, or one of the four is missing: it names which
+///   errors  kInvalidArgument: no JSON, or one of the first four is missing: it names which
 [[nodiscard]] Result<BindingArgs> parse_binding_args(std::string_view text);
+/// The same call with that wish.
+[[nodiscard]] std::string with_wish(std::string_view call, const std::string& wish);
 /// Empty: bound.
 [[nodiscard]] std::string binding_result(const std::string& error);
 

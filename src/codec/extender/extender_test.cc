@@ -17,7 +17,8 @@ std::string call(const std::string& rest) { return std::string(R"({"Pod":)") + k
 TEST(Extender, NamesAreReadInAnyCaseAndAnsweredInGos) {
   for (const char* names : {R"(,"NodeNames":["b","a"],"Nodes":null)", R"(,"nodenames":["b","a"])",
                             R"(,"nodeNames":["b","a"])"}) {
-    const auto args = parse_extender_args(call(names));
+    const std::string text = call(names);  // its names are read where they stand
+    const auto args = parse_extender_args(text);
     ASSERT_TRUE(args) << args.error().what;
     EXPECT_TRUE(args->cache_capable);
     EXPECT_THAT(args->names, ElementsAre("b", "a"));
@@ -29,8 +30,9 @@ TEST(Extender, NamesAreReadInAnyCaseAndAnsweredInGos) {
 }
 
 TEST(Extender, WholeNodesComeBackWhole) {
-  const auto args = parse_extender_args(call(
-      R"(,"Nodes":{"items":[{"metadata":{"name":"a","labels":{"x":"1"}}},{"metadata":{"name":"b"}}]})"));
+  const std::string text =
+      call(R"(,"Nodes":{"items":[{"metadata":{"name":"a","labels":{"x":"1"}}},{"metadata":{"name":"b"}}]})");
+  const auto args = parse_extender_args(text);
   ASSERT_TRUE(args) << args.error().what;
   EXPECT_FALSE(args->cache_capable);
   EXPECT_THAT(args->names, ElementsAre("a", "b"));
@@ -39,7 +41,8 @@ TEST(Extender, WholeNodesComeBackWhole) {
 }
 
 TEST(Extender, WhatNeedsEscapingIsEscaped) {
-  const auto args = parse_extender_args(call(R"(,"NodeNames":["a"])"));
+  const std::string text = call(R"(,"NodeNames":["a"])");
+  const auto args = parse_extender_args(text);
   EXPECT_EQ(to_json(FilterAnswer{{"q\"\\"}, {{"b", "line\nbreak"}, {"c", "x"}}, {{"d", "…"}}, "\x01"}, *args),
             R"({"NodeNames":["q\"\\"],"Nodes":null,"FailedNodes":{"b":"line\nbreak","c":"x"},)"
             R"("FailedAndUnresolvableNodes":{"d":"…"},"Error":"\u0001"})");
@@ -87,6 +90,11 @@ TEST(Extender, BindingAndScores) {
       parse_binding_args(R"({"PodName":"p","podNamespace":"s","PodUID":"u","Node":"n"})");
   ASSERT_TRUE(args);
   EXPECT_EQ(args->space + "/" + args->pod + "/" + args->uid + "/" + args->node, "s/p/u/n");
+  const auto wished = parse_binding_args(
+      with_wish(R"( {"PodName":"p","PodNamespace":"s","PodUID":"u","Node":"n"})", R"({"a":"\"b"})"));
+  ASSERT_TRUE(wished) << wished.error().what;
+  EXPECT_EQ(wished->node, "n");
+  EXPECT_EQ(wished->wish, R"({"a":"\"b"})");
   EXPECT_EQ(binding_result(""), R"({"Error":""})");
   EXPECT_EQ(to_json(std::vector<HostScore>{{"a", 10}, {"b", 3}}),
             R"([{"Host":"a","Score":10},{"Host":"b","Score":3}])");

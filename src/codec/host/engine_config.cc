@@ -3,17 +3,12 @@
 #include <boost/json.hpp>
 
 #include "codec/json_read.h"
+#include "codec/trimmed.h"
 
 namespace carve::codec {
 namespace {
 
 namespace json = boost::json;
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 /// Calls `take` with every line.
 template <class Take>

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
+#include <optional>
+
+#include "codec/json_walk.h"
 
 namespace carve::codec {
 namespace {
@@ -32,6 +35,47 @@ std::string text_at(const json::object& object, std::string_view field) {
 std::string in_metadata(const json::object& object, std::string_view field) {
   const auto* metadata = object.if_contains("metadata");
   return metadata != nullptr && metadata->is_object() ? text_at(metadata->get_object(), field) : std::string();
+}
+
+struct EventTexts {
+  std::string_view type;
+  std::string_view object;
+  std::string_view version;
+};
+
+/// resourceVersion of the object that begins here.
+bool walk_object(JsonWalk& walk, std::string_view* version) {
+  return walk.object([&](std::string_view name) {
+    if (name != "metadata") return walk.value().has_value();
+    *version = {};
+    return walk.object([&](std::string_view field) {
+      if (field != "resourceVersion") return walk.value().has_value();
+      const auto text = walk.plain_text();
+      if (text) *version = *text;
+      return text.has_value();
+    });
+  });
+}
+
+/// An event's parts without a document being made; nullopt: it is not as the API server writes them, or no event.
+std::optional<EventTexts> walk_event(std::string_view line) {
+  JsonWalk walk(line, kDepth);
+  EventTexts event;
+  const bool whole = walk.object([&](std::string_view name) {
+    if (name == "type") {
+      const auto type = walk.plain_text();
+      if (type) event.type = *type;
+      return type.has_value();
+    }
+    if (name != "object") return walk.value().has_value();
+    if (walk.next() != '{') return false;
+    event.object = event.version = {};
+    const auto begin = walk.at();
+    if (!walk_object(walk, &event.version)) return false;
+    event.object = line.substr(begin, walk.at() - begin);
+    return true;
+  });
+  return whole && walk.over() ? std::optional(event) : std::nullopt;
 }
 
 bool plain_in_path(char c) {
@@ -77,6 +121,16 @@ Result<KubePage> parse_kube_page(std::string_view text) {
 }
 
 Result<KubeEvent> parse_kube_event(std::string_view line) {
+  if (const auto event = walk_event(line); event && !event->object.empty()) {
+    const bool deleted = event->type == "DELETED";
+    if (deleted || event->type == "ADDED" || event->type == "MODIFIED") {
+      KubeEvent found;
+      found.kind = deleted ? KubeEvent::Kind::kDeleted : KubeEvent::Kind::kPut;
+      found.version = event->version;
+      found.object = event->object;
+      return found;
+    }
+  }
   CARVE_TRY(const auto event, parse_object(line));
   const auto type = text_at(event, "type");
   const auto* inside = event.if_contains("object");

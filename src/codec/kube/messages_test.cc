@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace carve::codec {
 namespace {
@@ -53,8 +55,37 @@ TEST(KubeEvent, EveryKind) {
   EXPECT_EQ(error->message, "too old");
 }
 
+TEST(KubeEvent, HoweverItIsWrittenItIsTheSameEvent) {
+  const std::string plain = R"({"type":"DELETED","object":{"a":["}",{"metadata":{"resourceVersion":"1"}}],)"
+                            R"("metadata":{"name":"p","resourceVersion":"12","x":{"resourceVersion":"2"}}}})";
+  const auto right = parse_kube_event(plain);
+  ASSERT_TRUE(right);
+  EXPECT_EQ(right->kind, KubeEvent::Kind::kDeleted);
+  EXPECT_EQ(right->version, "12");
+  EXPECT_THAT(plain, HasSubstr("\"object\":" + right->object + "}"));
+  // Letters beyond ASCII and spelled names are for the reader of whole documents.
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"type")", R"( { "type" )"},
+           {R"({"type")", "{\"\xc3\xa9\":1,\"type\""},
+           {R"("type")", R"("t\u0079pe")"},
+           {R"("resourceVersion":"12")", R"("resourceVersion":"1\u0032")"},
+           {R"({"type":"DELETED",)",
+            R"({"type":"NEW","object":{"metadata":{"resourceVersion":"9"}},"type":"DELETED",)"}}) {
+    auto text = plain;
+    text.replace(text.find(from), from.size(), to);
+    const auto event = parse_kube_event(text);
+    ASSERT_TRUE(event) << text;
+    EXPECT_EQ(event->kind, right->kind) << text;
+    EXPECT_EQ(event->version, right->version) << text;
+    EXPECT_THAT(event->object, HasSubstr("\"x\":{\"resourceVersion\":\"2\"}")) << text;
+  }
+}
+
 TEST(KubeEvent, RubbishIsAnError) {
-  for (const std::string line : {"", "x", "{}", R"({"type":"ADDED"})", R"({"type":"NEW","object":{}})"}) {
+  for (const std::string line : {"", "x", "{}", R"({"type":"ADDED"})", R"({"type":"NEW","object":{}})",
+                                 R"({"type":"ADDED","object":{}} x)", R"({"type":"ADDED","object":{"a":01}})",
+                                 R"({"type":"ADDED","object":{},"object":3})",
+                                 "{\"type\":\"ADDED\",\"object\":{\"a\":\"\xff\"}}"}) {
     EXPECT_FALSE(parse_kube_event(line)) << line;
   }
 }

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "codec/json_read.h"
+#include "codec/json_memory.h"
 #include "codec/node/gpu_object.h"
 
 namespace carve::codec {
@@ -75,7 +75,8 @@ void take_what_it_is(const json::value& value, GpuObject* gpu) {
 }  // namespace
 
 Result<GpuObject> parse_gpu_object(std::string_view text, std::size_t* odd) {
-  CARVE_TRY(const auto value, read::parse(text, "GPU"));
+  read::Memory place(text);
+  CARVE_TRY(const auto value, read::parse_in(place, text, "GPU"));
   GpuObject gpu;
   gpu.name = read::text(value, "metadata.name");
   gpu.node = read::text(value, "spec.nodeName");

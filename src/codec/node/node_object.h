@@ -19,6 +19,10 @@ struct NodeCondition {
   friend bool operator==(const NodeCondition&, const NodeCondition&) = default;
 };
 
+/// The condition by which an agent says that it is about to end in order: whoever places pods sends none there while it
+/// is True. The next agent takes it back.
+inline constexpr std::string_view kAgentLeaving = "GPUAgentLeaving";
+
 /// What the API server has of our node, as much of it as is ours, and what the kubelet says of the
 /// runtime.
 struct NodeObject {

@@ -6,17 +6,13 @@
 #include <set>
 #include <vector>
 
+#include "codec/trimmed.h"
+
 namespace carve::codec {
 namespace {
 
 constexpr std::size_t kMostPools = 100;
 constexpr std::string_view kKeys = "cluster, namespace.NAME, pool.NAME and pool.NAME.nodes";
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 /// Cut off at the next `separator`; what is left stays in `text`.
 std::string_view next_piece(std::string_view* text, char separator) {

@@ -5,7 +5,6 @@
 #include <map>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 namespace carve::codec {
 namespace {
@@ -28,52 +27,62 @@ std::pair<std::string, std::string> name_in_two(const GpuHolder& holder) {
   return {holder.space, holder.name.empty() ? holder.slice.owner.uid : holder.name};
 }
 
-json::object device(const GpuObject& gpu, Bytes unit, std::uint64_t* used) {
+GpushareCard card_of(const GpuObject& gpu, Bytes unit) {
   std::map<Owner, Holder> holders;
   for (const auto& one : gpu.holders) {
     auto& holder = holders[one.slice.owner];
     std::tie(holder.space, holder.name) = name_in_two(one);
     holder.slices.push_back(one.slice);
   }
-  std::vector<std::pair<Holder, std::uint64_t>> rows;
+  GpushareCard card;
+  card.index = gpu.index;
+  card.total = gpu.card.memory.count() / unit.count();
   for (const auto& [owner, holder] : holders) {
     const Holding held = holding_of(holder.slices.data(), holder.slices.data() + holder.slices.size());
-    const auto bytes = held.whole ? gpu.card.memory.count() / unit.count() * unit.count() : held.memory.count();
-    rows.emplace_back(holder, bytes / unit.count() + (bytes % unit.count() == 0 ? 0 : 1));
+    const auto bytes = held.whole ? card.total * unit.count() : held.memory.count();
+    const auto units = bytes / unit.count() + (bytes % unit.count() == 0 ? 0 : 1);
+    card.holders.push_back({holder.space, holder.name, units});
+    card.used += units;
   }
-  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.first.space, a.first.name) < std::tie(b.first.space, b.first.name);
+  std::sort(card.holders.begin(), card.holders.end(), [](const GpushareHolder& a, const GpushareHolder& b) {
+    return std::tie(a.space, a.name) < std::tie(b.space, b.name);
   });
+  return card;
+}
+
+json::object value_of(const GpushareCard& card) {
   json::array pods;
-  *used = 0;
-  for (const auto& [holder, units] : rows) {
-    pods.push_back(json::object{{"name", holder.name}, {"namespace", holder.space}, {"usedGPU", units}});
-    *used += units;
-  }
-  return {{"id", gpu.index},
-          {"totalGPU", gpu.card.memory.count() / unit.count()},
-          {"usedGPU", *used},
-          {"pods", std::move(pods)}};
+  for (const auto& holder : card.holders)
+    pods.push_back(json::object{{"name", holder.name}, {"namespace", holder.space}, {"usedGPU", holder.used}});
+  return {{"id", card.index}, {"totalGPU", card.total}, {"usedGPU", card.used}, {"pods", std::move(pods)}};
 }
 
 }  // namespace
 
-std::string gpushare_inspect(const ClusterView& view, Bytes unit, std::string_view node) {
-  json::array nodes;
+std::vector<GpushareNode> gpushare_nodes(const ClusterView& view, Bytes unit, std::string_view node) {
+  std::vector<GpushareNode> nodes;
   for (const auto& gpu : view.cards) {
     if (!node.empty() && gpu.node != node) continue;
-    if (nodes.empty() || nodes.back().at("name").as_string() != gpu.node)
-      nodes.push_back(json::object{
-          {"name", gpu.node}, {"totalGPU", std::uint64_t{0}}, {"usedGPU", std::uint64_t{0}}, {"devs", json::array()}});
-    auto& row = nodes.back().as_object();
-    std::uint64_t used = 0;
-    row["devs"].as_array().push_back(device(gpu, unit, &used));
-    row["totalGPU"] = row["totalGPU"].as_uint64() + gpu.card.memory.count() / unit.count();
-    row["usedGPU"] = row["usedGPU"].as_uint64() + used;
+    if (nodes.empty() || nodes.back().name != gpu.node) nodes.push_back({gpu.node, 0, 0, {}});
+    auto card = card_of(gpu, unit);
+    nodes.back().total += card.total;
+    nodes.back().used += card.used;
+    nodes.back().cards.push_back(std::move(card));
+  }
+  return nodes;
+}
+
+std::string gpushare_inspect(const ClusterView& view, Bytes unit, std::string_view node) {
+  json::array rows;
+  for (const auto& one : gpushare_nodes(view, unit, node)) {
+    json::array devices;
+    for (const auto& card : one.cards) devices.push_back(value_of(card));
+    rows.push_back(json::object{
+        {"name", one.name}, {"totalGPU", one.total}, {"usedGPU", one.used}, {"devs", std::move(devices)}});
   }
   json::object result;
-  const bool missing = !node.empty() && nodes.empty();
-  result["nodes"] = std::move(nodes);
+  const bool missing = !node.empty() && rows.empty();
+  result["nodes"] = std::move(rows);
   if (missing) result["error"] = "node " + std::string(node.substr(0, 253)) + ": no card of ours on it";
   return json::serialize(result);
 }

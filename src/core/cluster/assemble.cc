@@ -40,6 +40,7 @@ Assembled assemble(NodeParts parts) {
   }
   result.state.links = std::move(parts.links);
   result.state.labels = std::move(parts.labels);
+  result.state.closed = std::move(parts.closed);
   std::sort(parts.bookings.begin(), parts.bookings.end(), goes_first);
   std::vector<std::pair<CardId, std::string>> close;
   for (const Booking& booking : parts.bookings) {

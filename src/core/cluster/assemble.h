@@ -25,6 +25,7 @@ struct NodeParts {
   LinkMatrix links;
   std::map<std::string, std::string> labels;
   std::vector<Booking> bookings;
+  std::string closed = {};  // as in NodeState
 };
 
 /// Something that is held and cannot be.

@@ -11,6 +11,7 @@ namespace carve {
 
 NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
                       const PodPolicy& policy, std::int32_t priority) {
+  if (!state.closed.empty()) return {false, false, 0, state.closed};
   const Policies rows = policy.on(state.labels);
   const SeenLedger seen(state, owner, priority);
   const auto placed = place_pod(*seen, state.links, owner, parts, *rows.card);
@@ -20,7 +21,7 @@ NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vec
 }
 
 bool is_reserved_for(const NodeState& state, const Owner& owner) {
-  return std::binary_search(state.reserved.begin(), state.reserved.end(), owner);
+  return state.closed.empty() && std::binary_search(state.reserved.begin(), state.reserved.end(), owner);
 }
 
 Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,

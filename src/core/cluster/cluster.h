@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cluster/cluster_state.h"
 #include "core/cluster/hold.h"
 #include "core/ledger/ledger.h"
 #include "core/policy/place_pod.h"
@@ -21,6 +22,7 @@ struct NodeState {
   std::map<std::string, std::string> labels;  // of the Node: pools are selected by them
   std::vector<Owner> reserved;                // room is set aside for them, they are not bound yet; sorted
   std::vector<Hold> holds = {};               // room that is kept while others go
+  std::string closed = {};                    // why nobody is sent there just now; empty: they are
   friend bool operator==(const NodeState&, const NodeState&) = default;
 };
 
@@ -36,9 +38,6 @@ class SeenLedger {
   const Ledger& plain_;
   std::optional<Ledger> seen_;
 };
-
-/// All machines, by name. Copying it is taking a snapshot: a node that changes becomes another object.
-using ClusterState = std::map<std::string, std::shared_ptr<const NodeState>, std::less<>>;
 
 /// A node that serves a pod, and how the policy likes it; the higher the better.
 struct FittingNode {

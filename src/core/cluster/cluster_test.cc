@@ -54,12 +54,52 @@ TEST(Cluster, EqualNodesAreChosenByName) {
   EXPECT_EQ(choose_node(fit(cluster, kPod, asks(4), {"b", "a"}, kPolicies[0]).nodes)->node, "a");
 }
 
+/// Two nodes of two cards of 16 GiB; the pods of a trace come one after the other and stay: where each stands.
+std::string places_of(const std::vector<std::pair<std::string, std::vector<PartRequest>>>& trace,
+                      const PolicyRow& policy) {
+  std::map<std::string, NodeState> nodes;
+  for (const char* name : {"n1-0", "n1-1", "n2-0", "n2-1"}) {
+    Card card;
+    card.id = CardId(name);
+    card.model = "NVIDIA T4";
+    card.memory = Bytes::gib(16);
+    EXPECT_TRUE(nodes[std::string(name, 2)].ledger.put_card(card));
+  }
+  std::string places;
+  for (const auto& [pod, parts] : trace) {
+    ClusterState cluster;
+    for (const auto& [name, state] : nodes) cluster.put(name, std::make_shared<NodeState>(state));
+    const Owner owner{OwnerKind::kPod, pod};
+    const Fit found = fit(cluster, owner, parts, {"n1", "n2"}, policy);
+    const FittingNode* best = choose_node(found.nodes);
+    places += (places.empty() ? "" : " ") + pod + ":";
+    if (best == nullptr) {
+      places += "none";
+      continue;
+    }
+    NodeState& node = nodes[best->node];
+    const auto placed = place_pod(node.ledger, node.links, owner, parts, policy);
+    EXPECT_TRUE(placed && node.ledger.add(*placed));
+    places += placed->front().card.str();
+  }
+  return places;
+}
+
+// D3-1 for the two policies that there are.
+TEST(Cluster, OneTraceStandsElsewhereUnderEachPolicy) {
+  const std::vector<PartRequest> whole = {{"c", Phase::kRun, whole_cards(1)}};
+  const std::vector<std::pair<std::string, std::vector<PartRequest>>> trace = {
+      {"a", asks(4)}, {"b", asks(4)}, {"c", asks(8)}, {"d", asks(10)}, {"e", whole}, {"f", asks(4)}};
+  EXPECT_EQ(places_of(trace, kPolicies[0]), "a:n1-0 b:n1-0 c:n1-0 d:n1-1 e:n2-0 f:n1-1") << "binpack";
+  EXPECT_EQ(places_of(trace, kPolicies[1]), "a:n1-0 b:n2-0 c:n1-1 d:n2-1 e:none f:n1-0") << "spread";
+}
+
 TEST(Cluster, RefusalsAreGroupedTheLargestGroupFirst) {
   ClusterState cluster;
   std::vector<std::string> names;
   for (int i = 0; i < 5; ++i) {
     names.push_back("n" + std::to_string(i));
-    cluster[names.back()] = node(16, i < 3 ? 13 : 15);
+    cluster.put(names.back(), node(16, i < 3 ? 13 : 15));
   }
   names.push_back("none");
   const std::string text = explain(fit(cluster, kPod, asks(4), names, kPolicies[0]).refused, 2);

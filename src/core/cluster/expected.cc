@@ -6,7 +6,9 @@ namespace carve {
 
 void Expected::expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now) {
   forget(owner);
-  by_node_[node][owner] = {std::move(slices), now + kFor};
+  There& there = by_node_[node];
+  there.seen = nullptr;
+  there.rooms[owner] = {std::move(slices), now + kFor};
   by_owner_[owner] = std::move(node);
 }
 
@@ -14,44 +16,66 @@ void Expected::forget(const Owner& owner) {
   const auto known = by_owner_.find(owner);
   if (known == by_owner_.end()) return;
   const auto node = by_node_.find(known->second);
-  node->second.erase(owner);
-  if (node->second.empty()) by_node_.erase(node);
+  node->second.seen = nullptr;
+  node->second.rooms.erase(owner);
+  if (node->second.rooms.empty()) by_node_.erase(node);
   by_owner_.erase(known);
 }
 
 void Expected::expire(Clock::Time now) {
   for (auto node = by_node_.begin(); node != by_node_.end();) {
-    std::erase_if(node->second, [&](const auto& one) {
+    There& there = node->second;
+    const auto gone = std::erase_if(there.rooms, [&](const auto& one) {
       if (one.second.until > now) return false;
       by_owner_.erase(one.first);
       return true;
     });
-    node = node->second.empty() ? by_node_.erase(node) : std::next(node);
+    if (gone > 0) there.seen = nullptr;
+    node = there.rooms.empty() ? by_node_.erase(node) : std::next(node);
   }
 }
 
-std::vector<Slice> Expected::take(const Owner& owner, std::string_view node) {
+std::vector<Slice> Expected::sent_for(const Owner& owner, std::string_view node) const {
   const auto known = by_owner_.find(owner);
   if (known == by_owner_.end() || known->second != node) return {};
-  auto slices = std::move(by_node_.find(node)->second[owner].slices);
-  forget(owner);
-  return slices;
+  return by_node_.find(node)->second.rooms.at(owner).slices;
 }
 
-std::optional<NodeState> Expected::ahead(std::string_view node, const NodeState& state, const Owner& but) {
-  const auto there = by_node_.find(node);
-  if (there == by_node_.end()) return std::nullopt;
-  std::optional<NodeState> ahead;
-  std::vector<Owner> come;
-  for (const auto& [owner, room] : there->second) {
-    if (!state.ledger.slices_of(owner).empty()) {
-      come.push_back(owner);
+std::vector<std::string_view> Expected::nodes() const {
+  std::vector<std::string_view> names;
+  names.reserve(by_node_.size());
+  for (const auto& [name, there] : by_node_) names.push_back(name);
+  return names;
+}
+
+Expected::Node Expected::made_ahead(const There& there, const Node& state, const Owner& but,
+                                    std::vector<Owner>* come) {
+  std::shared_ptr<NodeState> ahead;
+  for (const auto& [owner, room] : there.rooms) {
+    if (!state->ledger.slices_of(owner).empty()) {
+      come->push_back(owner);
     } else if (owner != but) {
-      if (!ahead) ahead = state;
+      if (!ahead) ahead = std::make_shared<NodeState>(*state);
       (void)ahead->ledger.add(room.slices);
     }
   }
+  return ahead;
+}
+
+Expected::Node Expected::ahead(std::string_view node, const Node& state, const Owner& but) {
+  const auto found = by_node_.find(node);
+  if (found == by_node_.end()) return nullptr;
+  There& there = found->second;
+  if (there.seen == state && !there.rooms.contains(but)) return there.ahead;
+  std::vector<Owner> come;
+  auto ahead = made_ahead(there, state, but, &come);
+  const bool for_all = !there.rooms.contains(but);
   for (const auto& owner : come) forget(owner);
+  // The last of them took the node's entry along.
+  if (const auto left = by_node_.find(node); for_all && left != by_node_.end()) {
+    left->second.seen = state;
+    left->second.ahead = ahead;
+  }
   return ahead;
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,12 +27,16 @@ class Expected {
   /// Lets go of what is too old.
   void expire(Clock::Time now);
 
-  /// The node as it will be when those have come who are expected there, `but` apart; nullopt: nobody is. Who holds
+  /// The node as it will be when those have come who are expected there, `but` apart. Who holds
   /// there has come, and is expected no longer. Who no longer fits will not.
-  ///   cost    a copy of the node, and add() per expected pod
-  [[nodiscard]] std::optional<NodeState> ahead(std::string_view node, const NodeState& state, const Owner& but);
-  /// What the owner will hold there; empty: it was not sent there. It is expected no longer.
-  [[nodiscard]] std::vector<Slice> take(const Owner& owner, std::string_view node);
+  ///   out     nullptr: nobody is; else the same object as before for the same `state`, while nobody else is expected
+  ///   cost    where it is another one a copy of the node, and add() per expected pod
+  using Node = std::shared_ptr<const NodeState>;
+  [[nodiscard]] Node ahead(std::string_view node, const Node& state, const Owner& but);
+  /// The nodes on which somebody is expected; valid until the next call of another function.
+  [[nodiscard]] std::vector<std::string_view> nodes() const;
+  /// What the owner will hold there; empty: it was not sent there.
+  [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, std::string_view node) const;
 
   [[nodiscard]] std::size_t size() const { return by_owner_.size(); }
 
@@ -41,7 +45,15 @@ class Expected {
     std::vector<Slice> slices;
     Clock::Time until{};
   };
-  std::map<std::string, std::map<Owner, Room>, std::less<>> by_node_;
+  struct There {
+    std::map<Owner, Room> rooms;
+    Node seen;   // the node when `ahead` was made; nullptr: it is to be made anew
+    Node ahead;
+  };
+  [[nodiscard]] static Node made_ahead(const There& there, const Node& state, const Owner& but,
+                                       std::vector<Owner>* come);
+
+  std::map<std::string, There, std::less<>> by_node_;
   std::map<Owner, std::string> by_owner_;
 };
 

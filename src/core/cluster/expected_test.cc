@@ -9,7 +9,7 @@ const CardId kCard("GPU-0");
 Owner pod(const std::string& uid) { return {OwnerKind::kPod, uid}; }
 Slice slice(const std::string& uid, std::uint64_t gib) { return {pod(uid), "c", kCard, Bytes::gib(gib), CoreShare(1)}; }
 
-NodeState node() {
+NodeState empty_node() {
   NodeState state;
   Card card;
   card.id = kCard;
@@ -17,11 +17,17 @@ NodeState node() {
   EXPECT_TRUE(state.ledger.put_card(card));
   return state;
 }
+Expected::Node node() { return std::make_shared<const NodeState>(empty_node()); }
+Expected::Node node_with(const Slice& slice) {
+  NodeState state = empty_node();
+  EXPECT_TRUE(state.ledger.add({slice}));
+  return std::make_shared<const NodeState>(std::move(state));
+}
 
 /// What is taken of the card, in GiB, as `who` sees it.
-std::uint64_t taken(Expected& expected, const NodeState& state, const std::string& who) {
+std::uint64_t taken(Expected& expected, const Expected::Node& state, const std::string& who) {
   const auto ahead = expected.ahead("n1", state, pod(who));
-  return (ahead ? ahead->ledger : state.ledger).find(kCard)->use.memory.count() >> 30U;
+  return (ahead ? ahead : state)->ledger.find(kCard)->use.memory.count() >> 30U;
 }
 
 const Clock::Time kNow{std::chrono::seconds(100)};
@@ -53,29 +59,42 @@ TEST(Expected, WhoIsSentElsewhereIsExpectedThereAlone) {
 TEST(Expected, WhoHasComeIsNotCountedTwice) {
   Expected expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
-  NodeState there = node();
-  ASSERT_TRUE(there.ledger.add({slice("a", 4)}));
+  const auto there = node_with(slice("a", 4));
   EXPECT_EQ(taken(expected, there, "b"), 4U);
   EXPECT_FALSE(expected.ahead("n1", there, pod("b")));
   EXPECT_EQ(taken(expected, node(), "b"), 0U) << "it came and went";
 }
 
-TEST(Expected, WhatIsTakenIsExpectedNoLonger) {
+TEST(Expected, WhoIsAboutToBeBoundIsExpectedStill) {
   Expected expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
-  EXPECT_TRUE(expected.take(pod("a"), "n2").empty());
-  EXPECT_EQ(expected.take(pod("a"), "n1"), std::vector<Slice>{slice("a", 4)});
-  EXPECT_TRUE(expected.take(pod("a"), "n1").empty());
-  EXPECT_EQ(expected.size(), 0U);
+  EXPECT_TRUE(expected.sent_for(pod("a"), "n2").empty());
+  EXPECT_EQ(expected.sent_for(pod("a"), "n1"), std::vector<Slice>{slice("a", 4)});
+  EXPECT_EQ(taken(expected, node(), "b"), 4U);
 }
 
 TEST(Expected, WhoNoLongerFitsWillNotCome) {
   Expected expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
   expected.expect(pod("b"), "n1", {slice("b", 2)}, kNow);
-  NodeState there = node();
-  ASSERT_TRUE(there.ledger.add({slice("big", 14)}));
-  EXPECT_EQ(taken(expected, there, "c"), 16U);
+  EXPECT_EQ(taken(expected, node_with(slice("big", 14)), "c"), 16U);
+}
+
+TEST(Expected, TheNodeIsMadeAnewOnlyWhenItOrWhoIsExpectedChanged) {
+  Expected expected;
+  const auto empty = node();
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  const auto first = expected.ahead("n1", empty, pod("x"));
+  EXPECT_EQ(expected.ahead("n1", empty, pod("y")), first);
+  EXPECT_EQ(taken(expected, empty, "a"), 0U) << "its own room is not in its way";
+  EXPECT_EQ(taken(expected, empty, "y"), 4U);
+  EXPECT_EQ(taken(expected, node_with(slice("big", 8)), "y"), 12U) << "another object";
+  expected.expect(pod("b"), "n1", {slice("b", 2)}, kNow);
+  EXPECT_EQ(taken(expected, empty, "y"), 6U);
+  expected.forget(pod("a"));
+  EXPECT_EQ(taken(expected, empty, "y"), 2U);
+  expected.expire(kNow + Expected::kFor);
+  EXPECT_EQ(taken(expected, empty, "y"), 0U);
 }
 
 }  // namespace

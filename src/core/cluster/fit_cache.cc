@@ -16,26 +16,18 @@ const std::shared_ptr<const std::string>& no_card() {
 const FittingView* choose_node(const std::vector<FittingView>& nodes) {
   const FittingView* best = nullptr;
   for (const FittingView& node : nodes) {
-    if (best == nullptr || node.score > best->score || (node.score == best->score && node.node < best->node))
+    // Numbers are in the order of the names.
+    if (best == nullptr || node.score > best->score || (node.score == best->score && node.number < best->number))
       best = &node;
   }
   return best;
 }
 
-/// Nodes are numbered in the order of their names. Most changes leave the names as they were: then the numbers stay.
+/// Most changes leave the names as they were, and so the numbers.
 void FitCache::see(const std::shared_ptr<const ClusterState>& cluster) {
   if (cluster == seen_) return;
-  const bool same_names = seen_ != nullptr && seen_->size() == cluster->size() &&
-                          std::equal(seen_->begin(), seen_->end(), cluster->begin(),
-                                     [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (seen_ == nullptr || !seen_->same_names(*cluster)) shapes_.clear();
   seen_ = cluster;
-  states_.clear();
-  for (const auto& [name, state] : *cluster) states_.push_back(&state);
-  if (same_names) return;
-  numbers_.clear();
-  shapes_.clear();
-  std::uint32_t number = 0;
-  for (const auto& [name, state] : *cluster) numbers_.emplace(name, number++);
 }
 
 FitCache::Shape& FitCache::shape_of(const Ask& ask) {
@@ -46,28 +38,44 @@ FitCache::Shape& FitCache::shape_of(const Ask& ask) {
     shapes_.splice(shapes_.begin(), shapes_, found);
   } else {
     if (shapes_.size() == kShapes) shapes_.pop_back();
-    shapes_.push_front(Shape{ask.parts, ask.rules, ask.policy, std::vector<Word>(states_.size())});
+    shapes_.push_front(Shape{ask.parts, ask.rules, ask.policy, std::vector<Word>(seen_->size()),
+                             std::vector<Word>(seen_->size())});
   }
   return shapes_.front();
 }
 
-void FitCache::answer(Shape& shape, std::uint32_t number, const std::string& name, const Ask& ask, FitView* view) {
-  Word& known = shape.words[number];
-  const auto& state = *states_[number];
-  if (known.state == state) {
+void FitCache::ask_again(Word* known, const std::shared_ptr<const NodeState>& state, const Ask& ask) {
+  if (known->state == state) {
     ++figures_.remembered;
-  } else {
-    ++figures_.asked;
-    NodeWord said = word_of_node(*state, ask.owner, ask.parts, ask.policy, ask.priority);
-    known = Word{state, said.fits ? nullptr : std::make_shared<const std::string>(std::move(said.why)), said.score,
-                 said.final};
+    return;
   }
+  ++figures_.asked;
+  NodeWord said = word_of_node(*state, ask.owner, ask.parts, ask.policy, ask.priority);
+  *known = Word{state, said.fits ? nullptr : std::make_shared<const std::string>(std::move(said.why)), said.score,
+                said.final};
+}
+
+void FitCache::answer(Shape& shape, ClusterState::Number number, std::string_view name, const Ask& ask,
+                      FitView* view) {
+  Word& known = shape.words[number];
+  const auto& state = seen_->node(number);
+  ask_again(&known, state, ask);
   if (known.why == nullptr) {
-    view->nodes.push_back({name, known.score});
+    view->nodes.push_back({name, known.score, &state, number});
   } else {
     view->refused.push_back({name, known.why, known.final});
   }
   if (!state->holds.empty()) known.state = nullptr;  // who asks, and how important, changes what is seen there
+}
+
+std::optional<std::int64_t> FitCache::score_ahead(const std::shared_ptr<const ClusterState>& cluster,
+                                                  ClusterState::Number number,
+                                                  const std::shared_ptr<const NodeState>& ahead, const Ask& ask) {
+  see(cluster);
+  Word& known = shape_of(ask).ahead[number];
+  ask_again(&known, ahead, ask);
+  if (!ahead->holds.empty()) known.state = nullptr;
+  return known.why == nullptr ? std::optional(known.score) : std::nullopt;
 }
 
 FitView FitCache::fit(const std::shared_ptr<const ClusterState>& cluster, const Ask& ask) {
@@ -75,14 +83,14 @@ FitView FitCache::fit(const std::shared_ptr<const ClusterState>& cluster, const 
   Shape& shape = shape_of(ask);
   FitView view;
   view.nodes.reserve(ask.names.size());
-  for (const std::string& name : ask.names) {
-    const auto found = numbers_.find(std::string_view(name));
-    if (found == numbers_.end()) {
+  for (const std::string_view name : ask.names) {
+    const auto number = seen_->number_of(name);
+    if (!number) {
       view.refused.push_back({name, no_card(), true});
-    } else if (is_reserved_for(**states_[found->second], ask.owner)) {
-      view.nodes.push_back({name, kReservedScore});
+    } else if (const auto& state = seen_->node(*number); is_reserved_for(*state, ask.owner)) {
+      view.nodes.push_back({name, kReservedScore, &state, *number});
     } else {
-      answer(shape, found->second, name, ask, &view);
+      answer(shape, *number, name, ask, &view);
     }
   }
   return view;

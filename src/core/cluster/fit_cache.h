@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "core/cluster/ruled_fit.h"
@@ -17,7 +16,9 @@ namespace carve {
 struct FittingView {
   std::string_view node;
   std::int64_t score = 0;
-  friend bool operator==(const FittingView&, const FittingView&) = default;
+  const std::shared_ptr<const NodeState>* state = nullptr;  // lives as long as the cluster that was asked about
+  ClusterState::Number number = 0;                          // there
+  friend bool operator==(const FittingView& a, const FittingView& b) { return a.node == b.node && a.score == b.score; }
 };
 struct RefusedView {
   std::string_view node;
@@ -38,7 +39,7 @@ struct FitView {
 /// burst of pods that ask alike only the nodes are asked again that changed since, and those where room is held. Pods
 /// differ in their owner, which place_pod() does not look at while the owner holds nothing, as whoever waits for a
 /// node. Not thread-safe.
-///   memory  at most kShapes requests, each with some 50 bytes per node
+///   memory  at most kShapes requests, each with some 100 bytes per node
 class FitCache {
  public:
   static constexpr std::size_t kShapes = 16;  // different requests that are remembered, the last used ones
@@ -47,15 +48,19 @@ class FitCache {
   struct Ask {
     const Owner& owner;
     const std::vector<PartRequest>& parts;
-    const std::vector<std::string>& names;
+    const std::vector<std::string_view>& names;
     std::shared_ptr<const PlacementRules> rules;
     PodPolicy policy;
     std::int32_t priority = 0;
   };
   ///   out     as fit(); the names live as long as `ask.names`
-  ///   cost    a look-up per name; place_pod() per node that changed since it was asked for the same; when the
-  ///           cluster is another one, a walk over its nodes
+  ///   cost    a look-up per name; place_pod() per node that changed since it was asked for the same; when a node came
+  ///           or went all are asked anew
   [[nodiscard]] FitView fit(const std::shared_ptr<const ClusterState>& cluster, const Ask& ask);
+  /// The score of a node of that cluster as it will be, if it fits then. Remembered as fit() does, beside its answers.
+  [[nodiscard]] std::optional<std::int64_t> score_ahead(const std::shared_ptr<const ClusterState>& cluster,
+                                                        ClusterState::Number number,
+                                                        const std::shared_ptr<const NodeState>& ahead, const Ask& ask);
 
   struct Figures {
     std::uint64_t remembered = 0;  // nodes whose word was known
@@ -76,20 +81,17 @@ class FitCache {
     std::shared_ptr<const PlacementRules> rules;
     PodPolicy policy;
     std::vector<Word> words;  // by the node's number
-  };
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+    std::vector<Word> ahead;  // of the nodes as they will be
   };
 
   void see(const std::shared_ptr<const ClusterState>& cluster);
   Shape& shape_of(const Ask& ask);
-  void answer(Shape& shape, std::uint32_t number, const std::string& name, const Ask& ask, FitView* view);
+  /// Asks, unless that very object has answered already.
+  void ask_again(Word* known, const std::shared_ptr<const NodeState>& state, const Ask& ask);
+  void answer(Shape& shape, ClusterState::Number number, std::string_view name, const Ask& ask, FitView* view);
 
   std::shared_ptr<const ClusterState> seen_;
-  std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>> numbers_;  // of the nodes of `seen_`
-  std::vector<const std::shared_ptr<const NodeState>*> states_;                    // by number; into `seen_`
-  std::list<Shape> shapes_;                                                        // the last used first
+  std::list<Shape> shapes_;  // the last used first
   Figures figures_;
 };
 

@@ -35,7 +35,10 @@ FoundRoom find_room(const ClusterState& cluster, const Owner& owner, const std::
     const PolicyRow& row = policy(name);
     const bool reserved = std::binary_search(state.reserved.begin(), state.reserved.end(), owner);
     const SeenLedger seen(state, owner, priority);
-    if (reserved || place_pod(*seen, state.links, owner, parts, row)) return {Room::kThere, name, {}};
+    const bool fits = reserved || place_pod(*seen, state.links, owner, parts, row);
+    if (fits && state.closed.empty()) return {Room::kThere, name, {}};
+    if (fits) best = {Room::kComing, name, {}};  // it opens again: nobody goes for a pod that needs to wait a moment
+    if (!state.closed.empty()) continue;
     if (best.room == Room::kComing || cleared >= kMostNodesToClear) continue;
     const Ledger rest = without_those_going(*seen, standing.going);
     const auto holders = standing.holders.find(name);

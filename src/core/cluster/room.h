@@ -15,7 +15,7 @@ namespace carve {
 /// Whether a pod that waits finds room.
 enum class Room : std::uint8_t {
   kThere,      // on some node it fits as it is
-  kComing,     // on some node it fits once those have gone who are going already
+  kComing,     // on some node it fits once those have gone who are going already, or once the node is open again
   kForOthers,  // it would, if some of lower priority went
   kNone,       // not even then
 };
@@ -34,7 +34,8 @@ struct Standing {
 };
 
 /// Where a pod of that priority finds room among `names`, and on which node the cheapest others would have to go for
-/// it; the lower name between equals. Room that is held for others is taken (hold.h). Pure.
+/// it; the lower name between equals. On a node that is closed nobody goes for it. Room that is held for others is
+/// taken (hold.h). Pure.
 ///   cost    place_pod() per node; choose_victims() on nodes where it helps, at most kMostNodesToClear of them
 [[nodiscard]] FoundRoom find_room(const ClusterState& cluster, const Owner& owner,
                                   const std::vector<PartRequest>& parts, std::int32_t priority,

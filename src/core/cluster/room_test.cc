@@ -25,7 +25,7 @@ class RoomTest : public testing::Test {
       ASSERT_TRUE(state->ledger.add({Slice{who.owner, "c", card.id, Bytes::gib(gib), CoreShare(1)}}));
       standing.holders[name].push_back(who);
     }
-    cluster[name] = state;
+    cluster.put(name, state);
     names.push_back(name);
   }
   FoundRoom find(std::uint64_t gib, std::int32_t priority = 10) {
@@ -56,6 +56,26 @@ TEST_F(RoomTest, NobodyGoesWhereItFitsOrWillSoon) {
   EXPECT_EQ(find(17).room, Room::kNone) << "no card is so large, whoever goes";
 }
 
+TEST_F(RoomTest, NobodyGoesForAPodWhoseNodeOpensAgainSoonNorOnIt) {
+  const auto close = [&](const std::string& name) {
+    auto state = std::make_shared<NodeState>(*cluster.at(name));
+    state->closed = "its agent is being replaced";
+    cluster.put(name, state);
+  };
+  add_node("a", {{holder("low", 0), 16}});
+  add_node("b", {{holder("x", 0), 8}});
+  close("b");
+  EXPECT_EQ(find(8).room, Room::kComing);
+  EXPECT_EQ(find(8).node, "b");
+  const auto found = find(12);
+  EXPECT_EQ(found.room, Room::kForOthers) << "there is no room when it opens";
+  EXPECT_EQ(found.node, "a") << "nobody goes for what cannot come there";
+  close("a");
+  EXPECT_EQ(find(12).room, Room::kNone);
+  add_node("c", {});
+  EXPECT_EQ(find(8).room, Room::kThere);
+}
+
 TEST_F(RoomTest, TheNodeIsChosenAsKubeSchedulerOrdersItsCandidates) {
   add_node("dear", {{holder("d", 5), 16}});
   add_node("two", {{holder("t1", 0), 8}, {holder("t2", 0), 8}});
@@ -74,10 +94,10 @@ TEST_F(RoomTest, TheNodeIsChosenAsKubeSchedulerOrdersItsCandidates) {
 
 TEST_F(RoomTest, RoomThatIsHeldForSomebodyElseIsTaken) {
   add_node("a", {{holder("low", 0), 8}});
-  auto state = std::make_shared<NodeState>(*cluster["a"]);
+  auto state = std::make_shared<NodeState>(*cluster.at("a"));
   Slice kept{{OwnerKind::kPod, "first"}, "c", CardId("GPU-a"), Bytes::gib(8), CoreShare(1)};
   state->holds = {{kept.owner, 10, {kept}, {}}};
-  cluster["a"] = state;
+  cluster.put("a", state);
   EXPECT_EQ(find(8).room, Room::kForOthers);
   EXPECT_EQ(find(8, 11).room, Room::kThere);
   EXPECT_EQ(find(16).room, Room::kNone);

@@ -19,11 +19,12 @@ struct NodeWord {
   std::int64_t score = 0;
   std::string why;  // empty: it fits
 };
-/// What fit() asks of each node that has cards of ours, reservations apart.
+/// What fit() asks of each node that has cards of ours, reservations apart. A node that is closed says why, whatever
+/// room it has.
 ///   cost    place_pod()
 [[nodiscard]] NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
                                     const PodPolicy& policy, std::int32_t priority = 0);
-/// Room is set aside there for the owner.
+/// Room is set aside there for the owner, and it may go there.
 [[nodiscard]] bool is_reserved_for(const NodeState& state, const Owner& owner);
 inline constexpr std::int64_t kReservedScore = kBestNode + 1;
 inline constexpr std::string_view kNoCardThere = "no card of ours on it";

@@ -9,11 +9,6 @@
 namespace carve {
 namespace {
 
-Offer offer_of(const CardState& card, const Request& request) {
-  return Offer{request.memory.on(card.card.memory), request.compute,
-               request.share == ShareClass::kBestEffort ? CoreShare() : request.compute};
-}
-
 /// The named cards that this machine does not have, as text; empty when there is none.
 std::string absent_cards(const Ledger& ledger, const Request& request) {
   std::string text;

@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "core/policy/refusals.h"
+
 namespace carve {
 namespace {
 
@@ -141,6 +143,44 @@ Result<std::vector<Slice>> place_part(const Ledger& ledger, const LinkMatrix& li
   return slices_of_part(owner, part, placed);
 }
 
+/// How many cards the parts want together, all of them alone; 0: they do not, or not all of the same cards.
+std::uint32_t whole_cards_of(const std::vector<PartRequest>& parts) {
+  std::uint32_t beside = 0;
+  std::uint32_t before = 0;
+  for (const PartRequest& part : parts) {
+    if (!part.request.whole || part.request.constraints != parts.front().request.constraints) return 0;
+    if (part.phase == Phase::kInit) {
+      before = std::max(before, part.request.count);
+    } else {
+      beside += part.request.count;
+    }
+  }
+  return std::max(beside, before);
+}
+
+/// Why there is no room for the pod. Where whole cards are too few it is told of all that it wants and of all that are
+/// there: by the time its second part found none, "somebody" who has the others alone was its own first part.
+Error no_room(const Ledger& ledger, const std::vector<PartRequest>& parts, const std::string& names, Error why) {
+  why.what = names + ": " + why.what;
+  const std::uint32_t wanted = whole_cards_of(parts);
+  if (wanted == 0) return why;
+  const Request& request = parts.front().request;
+  std::vector<RefusedCard> refused;
+  std::size_t possible = ledger.cards().size();
+  for (const CardState& card : ledger.cards()) {
+    const Offer offer = offer_of(card, request);
+    const auto refusal = refusal_of(card, request, offer);
+    if (!refusal) continue;
+    refused.push_back({&card, offer, *refusal});
+    possible -= is_final(*refusal) ? 1 : 0;
+  }
+  const std::size_t free = ledger.cards().size() - refused.size();
+  if (free >= wanted) return why;
+  return {possible < wanted ? Code::kFailedPrecondition : Code::kResourceExhausted,
+          fmt::format("needs {} whole cards, {} {} free{}{}", wanted, free, free == 1 ? "is" : "are",
+                      refused.empty() ? "" : ": ", explain(request, refused))};
+}
+
 }  // namespace
 
 Result<std::vector<Slice>> place_pod(const Ledger& ledger, const LinkMatrix& links,
@@ -162,14 +202,14 @@ Result<std::vector<Slice>> place_pod(const Ledger& ledger, const LinkMatrix& lin
         if (!grouped.insert(part.together).second) continue;
         const auto group = group_of(parts, part.together);
         auto placed = place_group(rest, links, owner, group, policy);
-        if (!placed) return fail_in(names_of(group), placed.error());
+        if (!placed) return tl::unexpected(no_room(ledger, parts, names_of(group), placed.error()));
         CARVE_TRY_VOID(rest.add(*placed));
         slices.insert(slices.end(), placed->begin(), placed->end());
         continue;
       }
       if (part.phase != phase) continue;
       auto placed = place_part(rest, links, owner, part, slices, policy);
-      if (!placed) return fail_in("part " + part.part, placed.error());
+      if (!placed) return tl::unexpected(no_room(ledger, parts, "part " + part.part, placed.error()));
       CARVE_TRY_VOID(rest.add(*placed));
       slices.insert(slices.end(), placed->begin(), placed->end());
     }

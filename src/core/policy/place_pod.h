@@ -19,8 +19,8 @@ namespace carve {
 /// them and the sum of the others.
 ///   errors  kInvalidArgument: a request is illegal, a part is named twice or there is none, or
 ///           parts that stand together ask for different numbers of cards or shares of a card; else
-///   place()'s of
-///           the first part that finds no room, with the part's name
+///           place()'s of the first part that finds no room, with the part's name; where all want
+///           whole cards and there are too few: "needs 4 whole cards, 2 are free: …"
 ///   cost    place() per part; with several parts a copy of the ledger
 [[nodiscard]] Result<std::vector<Slice>> place_pod(const Ledger& ledger, const LinkMatrix& links,
                                                    const Owner& owner,

@@ -48,8 +48,39 @@ TEST(PlacePod, AllPartsTogetherOrNone) {
                                           {"b", Phase::kRun, whole_cards(2)}};
   const auto refused = place_on(ledger, three);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
-  EXPECT_THAT(refused.error().what, HasSubstr("part b: no room for 2 whole cards"));
+  EXPECT_EQ(refused.error().code, Code::kFailedPrecondition) << "never: there are two";
+  EXPECT_EQ(refused.error().what, "needs 4 whole cards, 2 are free");
+}
+
+// R1-2: the number that the pod needs and the number that is there, none of which it has itself.
+TEST(PlacePod, TooFewWholeCardsAreCountedForAllParts) {
+  const std::vector<PartRequest> four = {{"a", Phase::kRun, whole_cards(2)}, {"b", Phase::kRun, whole_cards(2)}};
+  const auto refusal = [&](int held) {
+    Ledger ledger = machine(4);
+    const Owner other{OwnerKind::kPod, "other"};
+    if (held > 0) {
+      const auto placed = place(ledger, {}, whole_cards(static_cast<std::uint32_t>(held)), kPolicies[0]);
+      EXPECT_TRUE(ledger.add(slices_for(other, "x", whole_cards(static_cast<std::uint32_t>(held)), *placed)));
+    }
+    const auto placed = place_on(ledger, four);
+    EXPECT_TRUE(placed || placed.error().code == Code::kResourceExhausted);
+    return placed ? "fits" : placed.error().what;
+  };
+  EXPECT_EQ(refusal(0), "fits");
+  EXPECT_EQ(refusal(1), "needs 4 whole cards, 3 are free: 1 card: somebody has it alone");
+  EXPECT_EQ(refusal(2), "needs 4 whole cards, 2 are free: 2 cards: somebody has it alone");
+  EXPECT_EQ(refusal(3), "needs 4 whole cards, 1 is free: 3 cards: somebody has it alone");
+  EXPECT_EQ(refusal(4), "needs 4 whole cards, 0 are free: 4 cards: somebody has it alone");
+  Ledger shared = machine(4);
+  ASSERT_TRUE(shared.add({Slice{{OwnerKind::kPod, "o"}, "x", CardId("GPU-0"), Bytes::gib(1), CoreShare(1)}}));
+  EXPECT_EQ(place_on(shared, four).error().what,
+            "needs 4 whole cards, 3 are free: 1 card: not empty, but wanted alone");
+  EXPECT_EQ(place_on(shared, {{"i", Phase::kInit, whole_cards(4)}, {"a", Phase::kRun, whole_cards(1)}}).error().what,
+            "needs 4 whole cards, 3 are free: 1 card: not empty, but wanted alone")
+      << "the larger of both, not the sum";
+  EXPECT_THAT(place_on(shared, {{"a", Phase::kRun, whole_cards(4)}, part("b", 1, 1)}).error().what,
+              HasSubstr("part a: no room for 4 whole cards: 3 of 4 cards fit"))
+      << "of parts that want different things each speaks for itself";
 }
 
 TEST(PlacePod, AnInitPartTakesTheCardsOfThoseThatComeAfterIt) {

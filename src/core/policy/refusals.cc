@@ -56,6 +56,11 @@ bool nearer(const RefusedCard& a, const RefusedCard& b) {
 
 }  // namespace
 
+Offer offer_of(const CardState& card, const Request& request) {
+  return Offer{request.memory.on(card.card.memory), request.compute,
+               request.share == ShareClass::kBestEffort ? CoreShare() : request.compute};
+}
+
 std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
                                   const Offer& offer) {
   if (!is_named(request, card.card.id)) return Refusal::kNotNamed;

@@ -24,6 +24,9 @@ enum class Refusal : std::uint8_t {
   kNotNamed,  // never: the request names other cards
 };
 
+/// What that card would give to the request.
+[[nodiscard]] Offer offer_of(const CardState& card, const Request& request);
+
 /// nullopt when the card serves it.
 [[nodiscard]] std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
                                                 const Offer& offer);

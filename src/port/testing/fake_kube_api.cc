@@ -194,6 +194,25 @@ Result<std::string> FakeKubeApi::State::create(Place place, json body) {
   return store(place.key(), std::move(body)).dump();
 }
 
+/// status.conditions are a map by type to a strategic merge.
+void merge_conditions(const json& old, const json& body, json* next) {
+  const auto path = json::json_pointer("/status/conditions");
+  if (!body.contains(path)) return;
+  json list = old.contains(path) ? old[path] : json::array();
+  for (const auto& one : body[path]) {
+    const auto same = [&](const json& other) { return other["type"] == one["type"]; };
+    const auto found = std::find_if(list.begin(), list.end(), same);
+    if (one.contains("$patch")) {
+      if (found != list.end()) list.erase(found);
+    } else if (found != list.end()) {
+      found->update(one);
+    } else {
+      list.push_back(one);
+    }
+  }
+  (*next)[path] = std::move(list);
+}
+
 Result<std::string> FakeKubeApi::State::change(const Place& place, const Write& call, const json& body) {
   const auto found = objects.find(place.key());
   const bool apply = call.verb == "patch" && call.kind == KubePatch::kApply;
@@ -213,6 +232,7 @@ Result<std::string> FakeKubeApi::State::change(const Place& place, const Write& 
       next = old.patch(body);
     } else {
       next.merge_patch(body);
+      if (call.kind == KubePatch::kStrategic) merge_conditions(old, body, &next);
     }
   }
   // The subresource writes its part alone; the object itself never writes its status.

@@ -21,9 +21,9 @@ namespace carve::testing {
 /// `eviction` removes (with dryRun it does not), both with their precondition on the UID,
 /// fieldSelector and labelSelector (equality) filter lists and watches alike.
 ///
-/// Not as the real one: no validation, no defaults, no admission; strategic merge replaces lists like a plain
-/// merge; server-side apply makes or merges and keeps no field owners. Safe from any thread; nothing here
-/// waits for time to pass, except wait_writes and wait_watches.
+/// Not as the real one: no validation, no defaults, no admission; strategic merge merges the conditions of a status by
+/// type, and replaces other lists like a plain merge; server-side apply makes or merges and keeps no field owners. Safe
+/// from any thread; nothing here waits for time to pass, except wait_writes and wait_watches.
 class FakeKubeApi final : public KubeApi {
  public:
   /// A write that arrived, also when the answer was a failure.

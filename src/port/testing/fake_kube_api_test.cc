@@ -57,6 +57,18 @@ TEST(FakeKubeApi, PatchesAndSubresources) {
   EXPECT_FALSE(api.object(kPod));
 }
 
+TEST(FakeKubeApi, AStrategicMergeKeepsOtherConditions) {
+  FakeKubeApi api;
+  const std::string node = "/api/v1/nodes/n";
+  api.put(node, R"({"status":{"conditions":[{"type":"Ready","status":"True"},{"type":"A","status":"True"}]}})");
+  ASSERT_TRUE(api.patch(node + "/status", KubePatch::kStrategic,
+                        R"({"status":{"conditions":[{"type":"A","status":"False"},{"type":"B","status":"True"}]}})"));
+  ASSERT_TRUE(api.patch(node + "/status", KubePatch::kStrategic,
+                        R"({"status":{"conditions":[{"type":"B","$patch":"delete"}]}})"));
+  EXPECT_EQ(json::parse(*api.object(node))["status"]["conditions"],
+            json::parse(R"([{"type":"Ready","status":"True"},{"type":"A","status":"False"}])"));
+}
+
 TEST(FakeKubeApi, SelectsInEveryNamespace) {
   FakeKubeApi api;
   api.put(kPod, R"({"metadata":{"labels":{"app":"x"}},"spec":{"nodeName":"n1"}})");

@@ -81,7 +81,8 @@ class Chart(unittest.TestCase):
         self.assertNotIn(("Deployment", "carve-system", "carve-scheduler"), expected)
 
     def test_both_schedulers_are_told_the_same(self):
-        """But for the address and the files: the default one is a static pod on the host."""
+        """But for the address and the files: the default one is a static pod on the host. And it may have other
+        extenders, so it asks twice (filter, prioritize), and by HTTP/1.1."""
         own = plain("control/scheduler/scheduler.yaml")["ConfigMap", "carve-system", "carve-scheduler"]["data"]
         default, = ring_helm("objects", DEPLOY / "control/scheduler/default/kube-scheduler-config.yaml")
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
@@ -89,9 +90,12 @@ class Chart(unittest.TestCase):
             file.flush()
             own, = ring_helm("objects", file.name)
         (one,), (other,) = own["extenders"], default["extenders"]
-        for extender in (one, other):
+        self.assertEqual(one.pop("filterVerb"), "choose")
+        self.assertEqual([other.pop(key) for key in ("filterVerb", "prioritizeVerb", "weight")],
+                         ["filter", "prioritize", 1000])
+        for extender, name in ((one, "carve-control"), (other, "carve-control.carve-system.svc")):
             extender.pop("urlPrefix")
-            self.assertEqual(extender["tlsConfig"].pop("serverName"), "carve-control.carve-system.svc")
+            self.assertEqual(extender["tlsConfig"].pop("serverName"), name)
             extender["tlsConfig"] = {key: Path(path).name for key, path in extender["tlsConfig"].items()}
         self.assertEqual(one, other)
         for key in ("podInitialBackoffSeconds", "podMaxBackoffSeconds"):
@@ -104,6 +108,7 @@ class Chart(unittest.TestCase):
         for value, old, new in (
                 ("doors=dra\\,slots", "doors = slots", "doors = dra,slots"),
                 ("dialects.gpushareUnit=MiB", "dialects.gpushare-unit = GiB", "dialects.gpushare-unit = MiB"),
+                ("dialects.gpushareHttp=true", "dialects.gpushare-http = off", "dialects.gpushare-http = on"),
                 ("placement.policy=spread", "placement.policy = binpack", "placement.policy = spread"),
                 ("admission.visibleDevices=refuse", "admission.visible-devices = void",
                  "admission.visible-devices = refuse")):
@@ -172,6 +177,7 @@ class Chart(unittest.TestCase):
                              ("doors=window", "must be one of 'slots', 'dra', 'dra,slots'"),
                              ("dialects.nvidia=maybe", "must be one of 'slots', 'dra', 'off'"),
                              ("dialects.gpushareUnit=GB", "must be one of 'GiB', 'MiB'"),
+                             ("dialects.gpushareHttp=maybe", "want boolean"),
                              ("placement.policy=random", "must be one of"), ("replicas=2", "'replicas' not allowed"),
                              ("control.replica=2", "'replica' not allowed"), ("scheduler.mode=both", "must be one of"),
                              ("admission.visibleDevices=leave", "must be one of 'void', 'refuse'"),

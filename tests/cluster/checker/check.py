@@ -211,6 +211,66 @@ def check_records(pods, physical) -> list:
             for uuid, (memory, cores) in sorted(used.items()) if memory > physical.get(uuid, 0) or cores > 100]
 
 
+# --- what the arbiter holds each slice to -------------------------------------------------------------------------
+
+def _classes(claim, request):
+    """(share, priority) of a request: what the class says, then what the claim says."""
+    share, priority = "burst", "standard"
+    for one in (claim["status"]["allocation"]["devices"].get("config") or []):
+        names = one.get("requests") or [request]
+        if one.get("opaque", {}).get("driver") == DRIVER and {request, request.split("/")[0]} & set(names):
+            share = one["opaque"]["parameters"].get("shareClass", share)
+            priority = one["opaque"]["parameters"].get("priorityClass", priority)
+    return share, priority
+
+
+def granted_by_claims(claims, slices) -> dict:
+    """(claim's UID, request, card) -> what the arbiter must hold it to. Whole cards have no page: nobody stands between."""
+    devices, found = devices_of(slices), {}
+    for claim in claims:
+        for result in _results(claim) if claim.get("status", {}).get("reservedFor") else ():
+            given, card = _given_by_result(result, devices), devices.get((result["pool"], result["device"]))
+            if given is None or (given["memory"], given["cores"]) == (card["memory"], card["cores"]):
+                continue
+            share, priority = _classes(claim, result["request"])
+            found[(claim["metadata"]["uid"], result["request"], given["uuid"])] = {
+                "memory": given["memory"], "cores": given["cores"], "share": share, "priority": priority}
+    return found
+
+
+def granted_by_records(pods) -> dict:
+    """The same of records: (pod's UID, container, card)."""
+    found = {}
+    for pod in pods:
+        text = pod["metadata"].get("annotations", {}).get(RECORD)
+        for part in json.loads(text)["parts"] if text else []:
+            for card in part["cards"] if not part.get("whole") else ():
+                found[(pod["metadata"]["uid"], part["part"], card["uuid"])] = {
+                    "memory": card["bytes"], "cores": card["compute"], "share": part["share"],
+                    "priority": part["priority"]}
+    return found
+
+
+def check_pages(granted, pages, owners) -> list:
+    """The grant pages (read_node.pages, read_node.owners) against what was given: per slice memory, compute, classes;
+    nothing missing, nothing too much."""
+    said, found = {}, []
+    for key, cards in pages.items():
+        for page in cards:
+            said[(*owners.get(key, (f"nobody in the journal ({key})", "?")), page["uuid"])] = page
+    for key in sorted(granted.keys() | said.keys()):
+        name = " ".join(key)
+        if key not in said:
+            found.append(f"{name}: has no grant page")
+        elif key not in granted:
+            found.append(f"{name}: has a grant page and was given nothing")
+        else:
+            found += [f"{name}: the grant page says {what} {said[key][what]}, given is {wanted}"
+                      for what, wanted in granted[key].items() if said[key][what] != wanted]
+            found += [f"{name}: the grant page is revoked"] if said[key]["revoked"] else []
+    return found
+
+
 def check(pods, claims, slices, seen, by="claims", physical=None) -> list:
     """All differences; empty: everything is as it was given. Containers without a look are named as unseen, but for
     those of initialization, which may not have been asked to look.

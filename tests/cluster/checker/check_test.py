@@ -1,9 +1,14 @@
 """The checker finds what is planted, and nothing where nothing is wrong."""
 import copy
 import json
+import re
+import struct
+import tempfile
 import unittest
+from pathlib import Path
 
 import check
+import read_node
 
 A, B = "GPU-00000000-0000-4000-8000-00000000000a", "GPU-00000000-0000-4000-8000-00000000000b"
 
@@ -131,6 +136,101 @@ class Checker(unittest.TestCase):
                          [4 << 30, 30, 7, 1000, 3 << 29])
         with self.assertRaises(ValueError):
             check.quantity("0.5")
+
+
+def grant_page(uuid, memory, cores, share=1, priority=1, abi=read_node.PAGE_ABI):
+    data = bytearray(4096)
+    data[:8] = struct.pack("<4sHH", b"CAVG", abi, 0)
+    data[8:8 + len(uuid)] = uuid.encode()
+    data[56:64] = struct.pack("<II", share, priority)
+    data[128:136] = struct.pack("<Q", memory)
+    data[144:148] = struct.pack("<I", cores)
+    return bytes(data)
+
+
+class Pages(unittest.TestCase):
+    """What the arbiter holds slices to, against what was given."""
+
+    def setUp(self):
+        self.claims = [claim("c1", "u1", A), claim("c2", "u2", B, memory="8Gi", cores="70")]
+        for number, one in enumerate(self.claims, 1):
+            one["metadata"]["uid"] = f"cu{number}"
+        self.claims[1]["status"]["allocation"]["devices"]["config"] = [
+            {"source": "FromClass", "requests": [], "opaque": {"driver": check.DRIVER, "parameters": {
+                "shareClass": "besteffort", "priorityClass": "online"}}},
+            {"source": "FromClaim", "requests": ["gpu"], "opaque": {"driver": check.DRIVER, "parameters": {
+                "shareClass": "fixed"}}}]
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.write("s-1-1-0", grant_page(A, 4 << 30, 30))
+        self.write("s-1-2-0", grant_page(B, 8 << 30, 70, share=0, priority=0))
+        self.owners = read_node.owners({"s-1-1": "keep=1 uid=0 owner=claim/cu1 part=gpu pods=u1 name=default/p1/gpu",
+                                        "s-1-2": "keep=1 uid=0 owner=claim/cu2 part=gpu pods=u2 name=a owner=claim/x"})
+
+    def write(self, name, data):
+        (Path(self.folder.name) / name).write_bytes(data)
+
+    def found(self):
+        return check.check_pages(check.granted_by_claims(self.claims, SLICES), read_node.pages(self.folder.name),
+                                 self.owners)
+
+    def test_nothing_where_nothing_is_wrong(self):
+        self.assertEqual(self.found(), [])
+
+    def test_planted_compute_memory_and_classes(self):
+        for data, word in ((grant_page(A, 4 << 30, 31), "says cores 31, given is 30"),
+                           (grant_page(A, 4 << 29, 30), f"says memory {4 << 29}"),
+                           (grant_page(A, 4 << 30, 30, share=0), "says share fixed, given is burst"),
+                           (grant_page(A, 4 << 30, 30, priority=2), "says priority offline")):
+            self.write("s-1-1-0", data)
+            found = self.found()
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(word, found[0])
+
+    def test_planted_swapped_missing_and_one_too_many(self):
+        first, second = ((Path(self.folder.name) / name) for name in ("s-1-1-0", "s-1-2-0"))
+        kept = first.read_bytes(), second.read_bytes()
+        first.write_bytes(kept[1])
+        second.write_bytes(kept[0])
+        self.assertEqual(len(self.found()), 4)
+        first.write_bytes(kept[0])
+        second.unlink()
+        self.assertEqual(self.found(), [f"cu2 gpu {B}: has no grant page"])
+        second.write_bytes(kept[1])
+        self.write("s-1-9-0", kept[0])
+        self.assertEqual(len(self.found()), 1)
+        self.assertIn("was given nothing", self.found()[0])
+
+    def test_a_whole_card_has_none_and_records_say_the_same(self):
+        self.claims[1]["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = {
+            "memory": "141Gi", "cores": "100"}
+        (Path(self.folder.name) / "s-1-2-0").unlink()
+        self.assertEqual(self.found(), [])
+        part = {"part": "gpu", "share": "burst", "priority": "standard",
+                "cards": [{"uuid": A, "bytes": 4 << 30, "compute": 30}]}
+        text = json.dumps({"owner": {"uid": "cu1"}, "parts": [part, {**part, "part": "all", "whole": True}]})
+        pods = [{"metadata": {"uid": "cu1", "annotations": {check.RECORD: text}}}]
+        self.assertEqual(check.check_pages(check.granted_by_records(pods), read_node.pages(self.folder.name),
+                                           self.owners), [])
+
+    def test_a_page_of_another_version_is_not_read(self):
+        self.write("s-1-1-0", grant_page(A, 4 << 30, 30, abi=read_node.PAGE_ABI + 1))
+        with self.assertRaises(ValueError):
+            self.found()
+
+    def test_the_offsets_are_those_of_the_header(self):
+        text = (Path(__file__).resolve().parents[3] / "abi" / "page.h").read_text()
+        self.assertIn(f"#define CARVE_PAGE_ABI {read_node.PAGE_ABI} ", text)
+        sizes = {"std::uint64_t": 8, "std::uint32_t": 4, "std::uint16_t": 2, "std::uint8_t": 1, "char": 1, "ShareClass": 4,
+                 "PriorityClass": 4, "PageClock": 4}
+        body = text.partition("struct GrantPage {")[2].partition("};")[0]
+        at, offsets = 0, {}
+        for kind, name, count in re.findall(r"^  (?:Cell<)?([\w:]+)>? (\w+)(?:\[(\d+)\])?;", body, re.M):
+            self.assertEqual(at % sizes[kind], 0, name)
+            offsets[name] = (at, sizes[kind] * int(count or 1))
+            at += offsets[name][1]
+        self.assertEqual(at, 256)        # all but the padding: no line was overlooked
+        self.assertEqual({name: offsets[name] for name in read_node.PAGE}, read_node.PAGE)
 
 
 if __name__ == "__main__":

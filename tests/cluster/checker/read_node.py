@@ -187,6 +187,44 @@ def journal(text):
     return records, notes
 
 
+# --- the grant pages ----------------------------------------------------------------------------------------------
+
+PAGE_ABI = 1
+PAGE = {"magic": (0, 4), "abi": (4, 2), "card_uuid": (8, 48), "share_class": (56, 4), "priority_class": (60, 4),
+        "memory_limit": (128, 8), "compute_limit": (144, 4), "revoked": (148, 4)}     # offset, bytes: abi/page.h
+SHARES = ("fixed", "burst", "besteffort")
+PRIORITIES = ("online", "standard", "offline")
+
+
+def page(data) -> dict:
+    """What the arbiter grants, from a grant page's own bytes. ValueError where it is none, or of another version."""
+    word = {name: data[at:at + size] for name, (at, size) in PAGE.items()}
+    number = {name: int.from_bytes(part, "little") for name, part in word.items()}
+    if word["magic"] != b"CAVG" or number["abi"] != PAGE_ABI:
+        raise ValueError(f"no grant page of ABI {PAGE_ABI}: {data[:8]!r}")
+    return {"uuid": word["card_uuid"].split(b"\0")[0].decode(), "memory": number["memory_limit"],
+            "cores": number["compute_limit"], "share": SHARES[number["share_class"]],
+            "priority": PRIORITIES[number["priority_class"]], "revoked": number["revoked"] != 0}
+
+
+def pages(folder) -> dict:
+    """Slice id -> its pages, one per card: s-<boot>-<number>-<card's place>."""
+    found = {}
+    for path in sorted(Path(folder).glob("s-*")):
+        found.setdefault(path.name.rpartition("-")[0], []).append(page(path.read_bytes()))
+    return found
+
+
+def owners(notes) -> dict:
+    """Slice id -> (UID of the pod or claim, part), by the journal's notes."""
+    found = {}
+    for key, note in notes.items():
+        words = dict(word.partition("=")[::2] for word in note.split(" name=")[0].split(" "))
+        if "owner" in words:
+            found[key] = (words["owner"].partition("/")[2], words["part"])
+    return found
+
+
 # --- devices for the runtime -------------------------------------------------------------------------------------
 
 def devices(folder):

@@ -29,7 +29,8 @@ Result<json::object> choice_of(const ClusterState& cluster, std::string_view cal
   const PlacementRules rules;
   const PodPolicy policy = control::policy_of(rules, args.pod);
   json::object out{{"uid", args.pod.uid}, {"node", ""}, {"cards", json::object{}}};
-  const Fit found = fit(cluster, owner, parts, args.names, policy);
+  const std::vector<std::string> names(args.names.begin(), args.names.end());
+  const Fit found = fit(cluster, owner, parts, names, policy);
   const FittingNode* best = choose_node(found.nodes);
   if (best == nullptr) return out;
   const NodeState& node = *cluster.at(best->node);

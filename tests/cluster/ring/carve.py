@@ -4,8 +4,12 @@ The installed form is the DaemonSets of deploy/; this one is for tests that kill
 """
 import json
 import re
+import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "checker"))
+import read_node  # noqa: E402
 
 from . import cgroups, control_plane, paths
 from .process import until_process
@@ -135,6 +139,12 @@ class Carve:
     def truth(self, *what):
         """The simulated driver's own account of the node, by carve-simctl: what tests take as the truth."""
         return json.loads(self.node.run([self.build / "bin" / "carve-simctl", *what]).stdout)
+
+    def granted(self) -> tuple:
+        """What the arbiter holds slices to, by its pages, and whose they are, by the journal: for check.check_pages."""
+        journal = (self.node.folder / "var-lib/carve/journal.d/journal").read_text()
+        return (read_node.pages(self.node.outside("/run/carve/arbiter/pages")),
+                read_node.owners(read_node.journal(journal)[1]))
 
     def living(self) -> list:
         """The processes that have a card open on this node, as the simulated driver says."""

@@ -1,5 +1,6 @@
 """The ring's own certificate authority and all certificates, made with openssl in the state folder."""
 import subprocess
+import time
 from pathlib import Path
 
 from . import network
@@ -54,6 +55,28 @@ class Certificates:
         self.issue("scheduler", "system:kube-scheduler")
         for node, address in nodes.items():
             self.issue(node, f"system:node:{node}", "system:nodes", f"DNS:{node},IP:{address}")
+
+
+def dated(folder: Path, name: str, subject: str, days: tuple, extensions: str, signer: str = "") -> None:
+    """<name>.crt and <name>.key in a folder, good from so many days from now to so many: `openssl x509` knows no beginning.
+    signer: whose <signer>.crt and .key sign it; without, its own."""
+    settings, database, extension_file = folder / "openssl-ca.cnf", folder / "openssl-ca.txt", folder / f"{name}.ext"
+    settings.write_text(f"[ca]\ndefault_ca = this\n[this]\ndatabase = {database}\nnew_certs_dir = {folder}\n"
+                        "rand_serial = yes\ndefault_md = sha256\npolicy = any\nunique_subject = no\n"
+                        "[any]\ncommonName = supplied\n")
+    database.touch()
+    extension_file.write_text(extensions)
+    from_, until = (time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + 86400 * day)) for day in days)
+    key, request = folder / f"{name}.key", folder / f"{name}.csr"
+    by = ["-cert", folder / f"{signer}.crt", "-keyfile", folder / f"{signer}.key"] if signer else \
+        ["-selfsign", "-keyfile", key]
+    for words in (["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", subject,
+                   "-keyout", key, "-out", request],
+                  ["ca", "-batch", "-notext", "-config", settings, "-in", request, "-out", folder / f"{name}.crt", *by,
+                   "-startdate", from_, "-enddate", until, "-extfile", extension_file]):
+        done = subprocess.run(["openssl", *map(str, words)], text=True, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"openssl {words[0]}: {done.stderr.strip()}")
 
 
 def kubeconfig(path: Path, server: str, authority: Path, certificate: Path = None, key: Path = None,

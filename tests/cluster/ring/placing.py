@@ -15,7 +15,7 @@ from .process import run, spawn, stop
 
 DEPLOY = paths.REPOSITORY / "deploy"
 LABEL = "carve-ring/simulated-node"
-CONTROL, SCHEDULER = "placing-control", "placing-scheduler"
+CONTROL, FOLLOWER, SCHEDULER = "placing-control", "placing-follower", "placing-scheduler"
 GIB = 1 << 30
 
 
@@ -96,7 +96,7 @@ class Placing:
             return False
 
     def uninstall(self):
-        for name in (SCHEDULER, CONTROL):
+        for name in (SCHEDULER, FOLLOWER, CONTROL):
             stop(self.ring.state, name, grace=3)
         self.clear_pods()
         for kind in ("GPU", "Node"):
@@ -133,23 +133,33 @@ class Placing:
     def spawn(self, name, command):
         return spawn(self.ring.state, name, command, self.ring.control)
 
-    def start_control(self):
+    def start_control(self, follower=False):
+        """`follower`: a second replica besides, which does not lead; ports["follower"] is its TLS port."""
         token = self.kube.request("POST", self.kube.path("ServiceAccount", "carve-control", carve.NAMESPACE, "token"), {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": 7200}})["status"]["token"]
         config = kubeconfig(self.folder / "control.kubeconfig", control_plane.SERVER,
                             self.ring.certificates.file("ca.crt"), token=token)
-        self.ports = {"tls": free_port(), "plain": free_port()}
-        self.spawn(CONTROL, [
-            self.ring.build / "bin" / "carve", "control", "--kubeconfig", config, "--namespace", carve.NAMESPACE,
-            "--listen", f"127.0.0.1:{self.ports['tls']}", "--plain-listen", f"127.0.0.1:{self.ports['plain']}"])
+        self.ports = {name: free_port() for name in ("tls", "plain", "follower", "follower-plain")}
+        self.replica(CONTROL, config, "tls", "plain")
         wait_for("control leads and is ready", 60, lambda: {"carve_control_ready 1", "carve_control_leader 1"}
                  <= set(self.metrics().splitlines()))
+        if follower:
+            self.replica(FOLLOWER, config, "follower", "follower-plain")
+            wait_for("another follows", 60, lambda: {"carve_control_ready 1", "carve_control_leader 0"}
+                     <= set(self.metrics("follower-plain").splitlines()))
         self.say("control")
 
-    def metrics(self):
+    def replica(self, name, config, tls, plain):
+        address = f"127.0.0.1:{self.ports[tls]}"
+        self.spawn(name, [
+            self.ring.build / "bin" / "carve", "control", "--kubeconfig", config, "--namespace", carve.NAMESPACE,
+            "--identity", name, "--advertise", address, "--listen", address,
+            "--plain-listen", f"127.0.0.1:{self.ports[plain]}"])
+
+    def metrics(self, port="plain"):
         done = run(["/usr/bin/env", "python3", "-c", "import sys, urllib.request as u;"
-                    f"print(u.urlopen('http://127.0.0.1:{self.ports['plain']}/metrics', timeout=5).read().decode())"],
+                    f"print(u.urlopen('http://127.0.0.1:{self.ports[port]}/metrics', timeout=5).read().decode())"],
                    check=False)
         return done.stdout
 
@@ -168,12 +178,19 @@ class Placing:
             made[-1].write_bytes(base64.b64decode(data[name]))
         return tuple(made)
 
-    def start_scheduler(self, through=None, stock=False, limits=True):
+    def start_scheduler(self, through=None, stock=False, limits=True, default=False):
         """A kube-scheduler with the profile of deploy/control/scheduler. `through`: a plain address in front of
-        control. `stock`: no extender, and nothing else but the defaults. `limits`: of its API client, as deployed; else none."""
-        manifest = (DEPLOY / "control/scheduler/scheduler.yaml").read_text()
-        text = re.search(r"  scheduler\.yaml: \|\n((?:    .*\n|\n)+)", manifest).group(1)
-        config = "\n".join(line[4:] for line in text.splitlines()).replace("leaderElect: true", "leaderElect: false")
+        control. `stock`: no extender, and nothing else but the defaults. `limits`: of its API client, as deployed; else none.
+        `default`: as scheduler/default tells the cluster's own, but for its name, which the ring's own one has."""
+        if default:
+            config = (DEPLOY / "control/scheduler/default/kube-scheduler-config.yaml").read_text()
+            config = config.replace("schedulerName: default-scheduler", "schedulerName: carve-scheduler")
+            config = config.replace("clientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf}", "clientConnection: {}")
+        else:
+            manifest = (DEPLOY / "control/scheduler/scheduler.yaml").read_text()
+            text = re.search(r"  scheduler\.yaml: \|\n((?:    .*\n|\n)+)", manifest).group(1)
+            config = "\n".join(line[4:] for line in text.splitlines())
+        config = config.replace("leaderElect: true", "leaderElect: false")
         config = config.replace("clientConnection: {", f'clientConnection: {{kubeconfig: "{self.access("scheduler")}", ')
         if not limits:
             config = re.sub(r"qps: \d+, burst: \d+", "qps: -1, burst: 1", config)

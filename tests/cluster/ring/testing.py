@@ -65,6 +65,15 @@ class RingTest(unittest.TestCase):
         for kind, name, namespace in order:
             wait_for(f"{kind} {name} gone", 180, lambda k=kind, n=name, s=namespace: self.kube.get(k, n, s) is None)
 
+    def acquit(self, found, message=None):
+        """What an independent checker found wrong: nothing. A test may run again when the machine was too slow for it; a
+        slice that was somebody else's is not undone by that, so what was found stands in the run's closing lines."""
+        kept = os.environ.get("CARVE_CONVICTIONS")
+        if found and kept:
+            with open(kept, "a", encoding="utf-8") as file:
+                file.writelines(f"{self.id()}: {line}\n" for line in found)
+        self.assertEqual(found, [], message)
+
     @staticmethod
     def pids_of(word):
         """The machine's processes whose cgroup has this word in its name: a container's or a pod's."""

@@ -172,13 +172,50 @@ class Served(AdmissionTest):
                 (self.of({"aliyun.com/gpu-mem": "9"}, labels={"aliyun.com/gpu-count": "2"}), "cannot be divided"),
                 (self.of({"elasticgpu.io/gpu-core": "150"}), "neither a share of one card nor a number of whole cards"),
                 (self.of({"elasticgpu.io/gpu-mem": "4"}), "no such resource"),
-                (self.of({SLOT: "1"}), "nobody asks for slots")):
+                (self.of({SLOT: "1"}), "nobody asks for slots"),
+                (self.of({"nvidia.com/gpu": "17"}), "legal are 1 to 16 whole cards"),
+                (self.of({"elasticgpu.io/gpu": "17"}), "legal are 1 to 16 cards"),
+                (self.of({"aliyun.com/gpu-mem": "17"}, labels={"aliyun.com/gpu-count": "17"}), "gpu-count: \"17\""),
+                (self.of({"nvidia.com/gpu": "1"}, annotations={"elasticgpu.io/egpuc-<container-name>": "a"}),
+                 "stands for the name of a container; write that instead (this pod has main)")):
             with self.subTest(text):
-                self.assertRegex(str(self.review(made)), "denied the request: carve: .*" + text.replace("(", "\\("))
+                self.assert_refused(made, text)
+        unasked = self.of(annotations={"elasticgpu.io/egpuc-<container-name>": "a"})
+        self.assertIn("elasticgpu.io/egpuc-<container-name>", str(self.review(unasked)))     # the API server's own word
+        self.assertIn("422 ", str(self.review(unasked)))
+
+    def test_each_spelling_refuses_the_same_nonsense(self):
+        for name, unit in (("elasticgpu.io/gpu-memory", "MiB"), ("elasticgpu.io/gpu-core", "hundredths of a card"),
+                           ("elasticgpu.io/gpu", "cards"), ("aliyun.com/gpu-mem", "GiB"),
+                           ("nvidia.com/gpu", "whole cards")):
+            for made, text in ((self.of(requests={name: "3"}), "stands in requests only"),
+                               (self.of({name: "4"}, requests={name: "3"}), "they have to be equal"),
+                               (self.of({name: "5.5"}), "is not a whole number; legal are 1 to "),
+                               (self.of({name: "10G"}), f'"10G" is 10000000000 {unit}')):
+                with self.subTest(name=name, text=text):
+                    self.assert_refused(made, f"{name}: ")
+                    self.assert_refused(made, text)
+
+    def assert_refused(self, made, text):
+        said = str(self.review(made))
+        self.assertIn("denied the request: carve: ", said)
+        self.assertIn(text, said)
+
+    def claiming(self, limits=None, env=None):
+        """One whose container has a claim as well, for whatever device."""
+        made = self.of(limits, env=env, resourceClaims=[{"name": "nic", "resourceClaimName": "nobodys"}])
+        made["spec"]["containers"][0]["resources"]["claims"] = [{"name": "nic"}]
+        return made
+
+    def test_a_claim_beside_cards_in_one_container_is_refused(self):
+        for limits in ({"elasticgpu.io/gpu-memory": "4096"}, {"aliyun.com/gpu-mem": "3"}, {"nvidia.com/gpu": "1"}):
+            with self.subTest(limits=limits):
+                self.assert_refused(self.claiming(limits), f"resources.claims (nic) beside {next(iter(limits))}: ambiguous")
+        self.assertIsInstance(self.review(self.claiming({"cpu": "1"})), dict)
 
     def test_what_only_carve_writes_is_taken_out(self):
-        stored = self.review(self.of({"nvidia.com/gpu": "1"}, annotations={RECORD: "{}", "ALIYUN_COM_GPU_MEM_IDX": "0",
-                                                                            "mine": "1"}))
+        stored = self.review(self.of({"nvidia.com/gpu": "1"}, annotations={
+            RECORD: "{}", "ALIYUN_COM_GPU_MEM_IDX": "0", "elasticgpu.io/container-main": "0", "mine": "1"}))
         self.assertIsInstance(stored, dict, stored)
         self.assertEqual(sorted(stored["metadata"]["annotations"]), [UNDERSTOOD, "mine"])
 
@@ -186,6 +223,9 @@ class Served(AdmissionTest):
         stored = self.review(self.of(env=[{"name": VISIBLE, "value": "all"}]))
         self.assertIsInstance(stored, dict, stored)
         self.assertEqual(stored["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
+        claims = self.review(self.claiming(env=[{"name": VISIBLE, "value": "all"}]))
+        self.assertIsInstance(claims, dict, claims)
+        self.assertEqual(claims["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
 
     def test_what_was_read_back_is_unchanged_when_it_is_applied_again(self):
         made = self.of({"elasticgpu.io/gpu-memory": "4096"})

@@ -1,4 +1,5 @@
 """A cluster with all of Carve, installed as a user would: pods ask in three dialects, are placed, limited, explained."""
+import collections
 import contextlib
 import json
 import os
@@ -56,6 +57,12 @@ class ControlTest(RingTest):
         if outcome.failures or outcome.errors:
             print("\n" + self.carves[0].describe_all("carve-control"), flush=True)
 
+    def writes_about(self, name):
+        """(Carve's identity, verb, resource) -> how often it wrote to that Pod, by the API server's audit log."""
+        return dict(collections.Counter(
+            key for key, event in self.audited() if key[0].startswith("carve-") and key[2].split("/")[0] == "pods"
+            and event["objectRef"].get("name") == name))
+
     # --- words -------------------------------------------------------------------------------------------------------
 
     def look(self, name, container="main"):
@@ -70,6 +77,37 @@ class ControlTest(RingTest):
         """container -> [(card, bytes, cores)] by the record."""
         return {part["part"]: [(card["uuid"], card["bytes"], card["compute"]) for card in part["cards"]]
                 for part in self.record(name)["parts"]}
+
+    def environment(self, name, container="main"):
+        """Of the container's one process, as the kernel has it."""
+        status, = [s for s in self.kube.get("Pod", name)["status"]["containerStatuses"] if s["name"] == container]
+        process, = self.pids_of(status["containerID"].partition("://")[2])
+        entries = Path(f"/proc/{process}/environ").read_bytes().decode().split("\0")
+        return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+    def cards_on(self, node):
+        """The node's cards in the driver's order."""
+        return self.carves[[one.name for one in self.ring.nodes].index(node)].truth("cards")["cards"]
+
+    def gib_of_a_card(self, node):
+        """What each of the node's cards has in gpushare's unit, by the total that the node shows; the driver keeps some."""
+        total = int(self.kube.get("Node", node)["status"]["capacity"]["aliyun.com/gpu-mem"])
+        cards = self.cards_on(node)
+        self.assertEqual(total % len(cards), 0)
+        self.assertIn(cards[0]["total_bytes"] // GIB - total // len(cards), (0, 1))
+        return total // len(cards)
+
+    def audited(self, since=0):
+        """All that was asked to be written, by the API server's own log: (who, verb, resource), event."""
+        log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
+        with log.open() as file:
+            file.seek(since)
+            for line in file:
+                event = json.loads(line)
+                reference = event.get("objectRef") or {}
+                who = event["user"].get("username", "").removeprefix(f"system:serviceaccount:{carve.NAMESPACE}:")
+                what = "/".join(filter(None, (reference.get("resource", ""), reference.get("subresource", ""))))
+                yield (who, event["verb"], what), event
 
     def view(self, command, *arguments):
         """`carve inspect --cluster` and `carve explain` as a person runs them, with the admin's kubeconfig."""
@@ -91,7 +129,7 @@ class ControlTest(RingTest):
         """The independent checker: what each container sees equals its record, and no card is over."""
         pods = [self.kube.get("Pod", name) for name in names]
         seen = {("default", name, c): self.look(name, c) for name in names for c in containers}
-        self.assertEqual(check.check(pods, [], [], seen, by="records", physical=self.capacity), [])
+        self.acquit(check.check(pods, [], [], seen, by="records", physical=self.capacity))
 
     def run_all(self, *made):
         names = [self.create(one)["metadata"]["name"] for one in made]
@@ -109,6 +147,10 @@ class Dialects(ControlTest):
         wait_for("it in carve inspect", 10, lambda: f"default/{name}" in self.view("inspect"))
         self.assertIn("4 GiB of", self.view("inspect"))
         self.assertIn("holds    main: GPU-", self.view("explain", name))
+        found = self.kube.get("Pod", name)
+        said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(found)
+                                                  if reason == "CardsAssigned"])
+        self.assertIn(self.cards_of(name)["main"][0][0], said[0])
 
     def test_the_gpushare_stateful_set_of_the_field_packs_on_one_card(self):
         name = self.name("binpack")
@@ -126,9 +168,74 @@ class Dialects(ControlTest):
         cards = {self.cards_of(one)["main"][0] for one in names}
         self.assertEqual(len(cards), 1, cards)
         self.assertEqual(cards.pop()[1], 3 * GIB)
-        written = self.kube.get("Pod", names[0])["metadata"]["annotations"]
-        self.assertEqual((written["ALIYUN_COM_GPU_MEM_POD"], len(written["ALIYUN_COM_GPU_MEM_ASSUME_TIME"])), ("3", 19))
         self.assert_right(names)
+        self.assert_shown_as_gpushare_does(names[0])
+        # What does not fit beside these three goes to another card of their node.
+        found = self.kube.get("Pod", names[0])
+        node, first = found["spec"]["nodeName"], found["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"]
+        size = self.gib_of_a_card(node)
+        fourth, = self.run_all(asking(self.name(), {"aliyun.com/gpu-mem": size - 9 + 1},
+                                      nodeSelector={"kubernetes.io/hostname": node}))
+        other = self.kube.get("Pod", fourth)["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_IDX"]
+        self.assertNotEqual(other, first)
+        self.assert_right([*names, fourth])
+
+    def assert_shown_as_gpushare_does(self, name):
+        """R5-1: all that its tools and its programs read, against the driver's own list of cards."""
+        found = self.kube.get("Pod", name)
+        written, (card, _, _) = found["metadata"]["annotations"], self.cards_of(name)["main"][0]
+        cards = self.cards_on(found["spec"]["nodeName"])
+        index, = [i for i, one in enumerate(cards) if one["uuid"] == card]
+        numbers = {"ALIYUN_COM_GPU_MEM_IDX": str(index), "ALIYUN_COM_GPU_MEM_POD": "3",
+                   "ALIYUN_COM_GPU_MEM_DEV": str(self.gib_of_a_card(found["spec"]["nodeName"]))}
+        when = written.get("ALIYUN_COM_GPU_MEM_ASSUME_TIME", "")
+        self.assertEqual({key: value for key, value in written.items() if key.startswith("ALIYUN_COM_")},
+                         {**numbers, "ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": when})
+        self.assertRegex(when, "^[0-9]{19}$")
+        self.assertLess(abs(time.time_ns() - int(when)), 600e9)
+        self.assertEqual(json.loads(written["scheduler.framework.gpushare.allocation"]), {"0": {str(index): 3}})
+        inside = self.environment(name)
+        self.assertEqual({key: value for key, value in inside.items() if key.startswith("ALIYUN_COM_")},
+                         {**numbers, "ALIYUN_COM_GPU_MEM_CONTAINER": "3", "ALIYUN_COM_GPU_VISIBLE_DEVICES": card})
+        self.assertEqual(inside["NVIDIA_VISIBLE_DEVICES"], "void")
+
+    def test_gpushare_containers_stand_on_one_card_each_with_its_own_limit(self):
+        """R5-4: 1 and 2 GiB; each tries to take a little more than the smaller of both."""
+        made = asking(self.name(), {"aliyun.com/gpu-mem": 1}, containers=2,
+                      command=["ring-look", "allocate", str(GIB + (GIB >> 4)), "hold", "3600"])
+        made["spec"]["containers"][1]["resources"] = {"limits": {"aliyun.com/gpu-mem": "2"}}
+        name, = self.run_all(made)
+        held = self.cards_of(name)
+        self.assertEqual([size for _, size, _ in held["main"] + held["main-1"]], [GIB, 2 * GIB])
+        self.assertEqual(held["main"][0][0], held["main-1"][0][0])
+        self.assertEqual([self.look(name, one)["allocated"] for one in held], [2, 0])   # 2: out of memory
+        self.assert_right([name], list(held))
+        self.assertEqual([self.environment(name, one)["ALIYUN_COM_GPU_MEM_CONTAINER"] for one in held], ["1", "2"])
+
+    def test_a_name_that_is_used_again_at_once_gets_the_room_of_the_first(self):
+        """R5-13: the whole node is asked for, so there is room for the second only when the first has gone."""
+        cards = self.cards_on("n1")
+        made = asking(self.name(), {"aliyun.com/gpu-mem": len(cards) * self.gib_of_a_card("n1")},
+                      nodeSelector={"kubernetes.io/hostname": "n1"})
+        made["metadata"]["labels"] = {"aliyun.com/gpu-count": str(len(cards))}
+        name, = self.run_all(made)
+        first = self.kube.get("Pod", name)["metadata"]["uid"]
+        begun = time.monotonic()
+        self.kube.delete("Pod", name, grace=0)
+        second = self.create(made)["metadata"]["uid"]
+        print(f"\nmade again {(time.monotonic() - begun) * 1000:.0f} ms after its deletion was asked for", flush=True)
+        self.wait_ready(name)
+        self.assertNotEqual(first, second)
+        self.assertEqual(self.record(name)["owner"]["uid"], second)
+        self.assertEqual(sorted(card for card, _, _ in self.cards_of(name)["main"]), sorted(c["uuid"] for c in cards))
+        self.assert_right([name])
+
+    def test_a_pod_that_has_a_node_from_the_start_is_placed_there_by_one_patch(self):
+        made = asking(self.name(), NATIVE, nodeName="n2")
+        name, = self.run_all(made)
+        self.assert_right([name])
+        self.assertEqual([(size, cores) for _, size, cores in self.cards_of(name)["main"]], [(4 * GIB, 30)])
+        self.assertEqual(self.writes_about(name), {("carve-control", "patch", "pods"): 1})
 
     def test_two_containers_with_two_whole_cards_each_get_four(self):
         whole = {"nvidia.com/gpu": 2}
@@ -138,11 +245,13 @@ class Dialects(ControlTest):
         cards = [card for part in self.cards_of(name).values() for card, _, _ in part]
         self.assertEqual((len(cards), len(set(cards))), (4, 4))
         self.assert_right([name], ("main", "main-1"))
-        # The other node has four; a second pod takes them, the third finds too few, and is told how many.
-        self.run_all(asking(self.name(), whole, containers=2))
+        # The other node has four; a second pod takes two of them, the third finds too few, and is told how many (R1-2).
+        self.run_all(asking(self.name(), whole))
         third = self.create(asking(self.name(), whole, containers=2))
-        said = wait_for("why it waits", 30, lambda: [m for m in self.messages(third) if "nodes are available" in m])
-        self.assertIn("no room for 2 whole cards: 4 cards: somebody has it alone", " ".join(said))
+        said = " ".join(wait_for("why it waits", 30,
+                                 lambda: [m for m in self.messages(third) if "nodes are available" in m]))
+        self.assertIn("needs 4 whole cards, 0 are free: 4 cards: somebody has it alone", said)
+        self.assertIn("needs 4 whole cards, 2 are free: 2 cards: somebody has it alone", said)
         self.assertEqual(self.phase(third["metadata"]["name"]), "Pending")
         self.assertIn("none of 2 nodes", self.view("explain", third["metadata"]["name"]))
 
@@ -296,6 +405,37 @@ class Placement(ControlTest):
         self.assertIn('annotation elasticgpu.io/placement: "tight" is no placement', str(refused.exception))
 
 
+class Operator(ControlTest):
+    MAP = "unhealthy-gpu-n1"
+
+    def say(self, gpus):
+        self.addCleanup(self.kube.delete, "ConfigMap", self.MAP, "kube-system")
+        return self.kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"gpus": gpus},
+                                "metadata": {"name": self.MAP, "namespace": "kube-system"}})
+
+    def test_cards_that_gpushares_config_map_names_get_nothing_new(self):
+        """R5-11. All cards but one of n1, and then all: by their places in the driver's own list."""
+        here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+        cards = [card["uuid"] for card in self.carves[0].truth("cards")["cards"]]
+        made = self.say("x,1")                             # wrong: no card, not card 0 either
+        said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(made)
+                                                  if reason == "UnhealthyGpusRefused"])
+        self.assertIn('no card of node n1 is marked; gpus: "x"', said[0])
+        name, = self.run_all(asking(self.name(), {"nvidia.com/gpu": len(cards)}, **here))
+        self.kube.delete("Pod", name, grace=0)
+        self.say(", ".join(str(i) for i in range(len(cards)) if i != 2))
+        wait_for("nobody holds anything any more", 60, lambda: not self.carves[0].living())
+        waiting = self.create(asking(self.name(), {"nvidia.com/gpu": 2}, **here))
+        said = wait_for("why it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
+        self.assertIn("ConfigMap kube-system/unhealthy-gpu-n1 names it", " ".join(said))
+        for dialect in (NATIVE, {"aliyun.com/gpu-mem": 3}):
+            name, = self.run_all(asking(self.name(), dialect, **here))
+            self.assertEqual([card for card, _, _ in self.cards_of(name)["main"]], [cards[2]])
+            self.kube.delete("Pod", name, grace=0)
+        self.kube.delete("ConfigMap", self.MAP, "kube-system")
+        self.wait_ready(waiting["metadata"]["name"])        # and nothing was started anew for it
+
+
 class Waiting(ControlTest):
     def test_a_waiting_pod_starts_within_two_seconds_of_the_room(self):
         """From the moment at which the agent lets the slice go to the container's start; the kubelet's own way apart."""
@@ -317,21 +457,26 @@ class Waiting(ControlTest):
 
     def test_one_write_to_the_pod_for_each_that_is_placed(self):
         name, = self.run_all(asking(self.name(), NATIVE))
-        self.assertEqual(self.writes_about(name), {("carve-control", "create", "binding"): 1})
+        self.assertEqual(self.writes_about(name), {("carve-control", "create", "pods/binding"): 1})
 
-    def writes_about(self, name):
-        """(Carve's identity, verb, subresource) -> how often it wrote to that Pod, by the API server's audit log."""
-        found = {}
+    def test_all_writes_for_pods_by_who_and_what(self):
+        """Three pods of each spelling, from their making until the last has gone; the table is printed."""
         log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
-        for line in log.read_text().splitlines():
-            event = json.loads(line)
-            reference = event.get("objectRef") or {}
-            who = event["user"].get("username", "").removeprefix(f"system:serviceaccount:{carve.NAMESPACE}:")
-            if reference.get("resource") != "pods" or reference.get("name") != name or not who.startswith("carve-"):
-                continue
-            key = (who, event["verb"], reference.get("subresource", ""))
-            found[key] = found.get(key, 0) + 1
-        return found
+        begun = log.stat().st_size
+        limits = [NATIVE, {"aliyun.com/gpu-mem": 3}, {"nvidia.com/gpu": 1}] * 3
+        names = self.run_all(*[asking(self.name(), one) for one in limits])
+        for name in names:
+            self.kube.delete("Pod", name)
+        wait_for("nobody holds anything any more", 60, lambda: not any(
+            card.get("status", {}).get("holders") for card in self.kube.list("GPU", None)))
+        table = collections.Counter(key for key, _ in self.audited(begun) if key[0].startswith("carve-"))
+        print("\nwrites for 9 pods, from making to gone (identity, verb, kind: in all, per pod)")
+        for (who, verb, what), count in sorted(table.items()):
+            print(f"  {who:14} {verb:7} {what:18} {count:4} {count / len(names):6.2f}", flush=True)
+        self.assertEqual({key: count for key, count in table.items() if key[2].split("/")[0] == "pods"},
+                         {("carve-control", "create", "pods/binding"): len(names)})
+        self.assertLessEqual({key[2] for key in table}, {"pods/binding", "events", "gpus", "gpus/status", "nodes",
+                                                         "nodes/status", "leases"})
 
 
 class Failures(ControlTest):

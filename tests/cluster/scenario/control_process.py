@@ -2,9 +2,11 @@
 
 Two replicas in a namespace of their own: they agree on the certificates, one leads, and another does when it ends or is
 killed; what a past leader decided is refused, however late it arrives. Who asks what is tried with certificates as openssl
-and Python's ssl see them. Pods that run are for other scenarios.
+and Python's ssl see them; a certificate near its end is replaced while they serve. A bind is taken by either, and
+gpushare's old routes answer where they are switched on. Pods that run are for other scenarios.
 """
 import base64
+import contextlib
 import http.client
 import json
 import signal
@@ -19,6 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
+from ring import bare_nodes, certs  # noqa: E402
 from ring.binder import RECORD  # noqa: E402
 from ring.kube import ApiError, wait_for  # noqa: E402
 from ring.stall import Stall  # noqa: E402
@@ -33,7 +36,7 @@ CALL = json.dumps({"Pod": {"metadata": {"name": "p", "uid": "u"}, "spec": {"cont
 class Replica:
     """One process; its ports are its own."""
 
-    def __init__(self, program, kubeconfig, folder, name):
+    def __init__(self, program, kubeconfig, folder, name, *more):
         self.log = folder / f"{name}.log"
         with socket.socket() as a, socket.socket() as b:
             a.bind(("127.0.0.1", 0))
@@ -42,13 +45,14 @@ class Replica:
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [program, "control", "--kubeconfig", kubeconfig, "--namespace", SPACE, "--identity", name, "--listen",
-                 f"127.0.0.1:{self.port}", "--plain-listen", f"127.0.0.1:{self.plain}"], stderr=log)
+                 f"127.0.0.1:{self.port}", "--advertise", f"127.0.0.1:{self.port}", "--plain-listen",
+                 f"127.0.0.1:{self.plain}", *more], stderr=log)
 
-    def get(self, path):
+    def get(self, path, method="GET", body=None):
         """Of the plain port: status and text; None while nobody answers."""
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.plain, timeout=5)
-            connection.request("GET", path)
+            connection.request(method, path, body)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         except OSError:
@@ -60,6 +64,10 @@ class Replica:
     def leads(self):
         answer = self.get("/metrics")
         return answer is not None and "\ncarve_control_leader 1\n" in answer[1]
+
+    def served(self):
+        """The certificate that it serves with now, as PEM."""
+        return ssl.get_server_certificate(("127.0.0.1", self.port))
 
     def ask(self, context, method, path, body=None):
         raw = socket.create_connection(("127.0.0.1", self.port), timeout=10)
@@ -87,6 +95,8 @@ class ControlProcess(RingTest):
     def clean(cls):
         for kind in ("ClusterRoleBinding", "ClusterRole"):
             cls.kube.delete(kind, SPACE)
+        for kind in ("RoleBinding", "Role"):
+            cls.kube.delete(kind, SPACE, "kube-system")
         cls.kube.delete("Namespace", SPACE)
         wait_for("the namespace gone", 60, lambda: cls.kube.get("Namespace", SPACE) is None)
 
@@ -100,12 +110,12 @@ class ControlProcess(RingTest):
             found, end = json.JSONDecoder().raw_decode(text[at:].lstrip())
             at = len(text) - len(text[at:].lstrip()) + end
             for object_ in found.get("items", [found]):
-                if object_["kind"].startswith("ClusterRole"):
+                if object_["metadata"].get("namespace") == "carve-system":
+                    object_["metadata"]["namespace"] = SPACE
+                else:                                   # the cluster's, or of kube-system
                     object_["metadata"]["name"] = SPACE
                     if "roleRef" in object_:
                         object_["roleRef"]["name"] = SPACE
-                else:
-                    object_["metadata"]["namespace"] = SPACE
                 for subject in object_.get("subjects", []):
                     subject["namespace"] = SPACE
                 cls.kube.create(object_)
@@ -126,9 +136,13 @@ class ControlProcess(RingTest):
         file.write_text(json.dumps(view), encoding="utf-8")
         return file
 
-    def start(self, name, kubeconfig=None):
+    def start(self, name, kubeconfig=None, settings=None):
+        more = []
+        if settings is not None:
+            more = ["--cluster-config", self.folder / f"{name}.conf"]
+            more[1].write_text(settings)
         replica = Replica(self.ring.build / "bin" / "carve", kubeconfig or self.kubeconfig, self.folder,
-                          f"{name}-{self.name()}")
+                          f"{name}-{self.name()}", *more)
 
         def end():
             if replica.process.poll() is None:
@@ -209,6 +223,136 @@ class ControlProcess(RingTest):
         wait_for("a new one ready", 20, again.ready)
         self.assertFalse(again.leads())
 
+    # --- certificates near their end ---------------------------------------------------------------------------------
+
+    def put(self, name):
+        """That certificate into control's Secret, as if it had stood there for long."""
+        pair = {"ca": ("ca.crt", "ca.key")}.get(name, ("tls.crt", "tls.key"))
+        texts = [base64.b64encode((self.folder / f"{name}.{kind}").read_bytes()).decode() for kind in ("crt", "key")]
+        self.kube.patch("Secret", "carve-control-tls", {"data": dict(zip(pair, texts))}, SPACE)
+        return ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert((self.folder / f"{name}.crt").read_text()))
+
+    def leaf(self, name, days):
+        """A serving certificate as control makes them, but for its time."""
+        full = f"carve-control.{SPACE}"
+        names = ",".join("DNS:" + one for one in ("carve-control", full, full + ".svc", full + ".svc.cluster.local", "localhost"))
+        kept = self.data("carve-control-tls")
+        for kind in ("crt", "key"):
+            (self.folder / f"now.{kind}").write_bytes(kept[f"ca.{kind}"])
+        certs.dated(self.folder, name, "/CN=carve-control", days,
+                    f"basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n"
+                    f"subjectAltName={names}\n", "now")
+        return self.put(name)
+
+    @staticmethod
+    def days_left(pem):
+        """Until a certificate's end, as openssl reads it."""
+        done = subprocess.run(["openssl", "x509", "-noout", "-enddate"], input=pem, text=True, capture_output=True, check=True)
+        return (ssl.cert_time_to_seconds(done.stdout.strip().partition("=")[2]) - time.time()) / 86400
+
+    def test_a_certificate_near_its_end_is_replaced_by_the_process_that_serves_with_it(self):
+        pair = self.two_ready()
+        context = self.context()
+        young = self.leaf("young", (-10, 80))
+        for one in pair:        # it is not replaced for another reason than its age
+            wait_for(f"{one.log.name} serves with what stands in the Secret", 10, lambda o=one: o.served() == young)
+        due = self.leaf("due", (-80, 10))
+        for one in pair:
+            wait_for(f"{one.log.name} serves with a new one", 10, lambda o=one: o.served() not in (young, due))
+        self.assertEqual(pair[0].served(), pair[1].served())
+        self.assertGreater(self.days_left(pair[0].served()), 85)
+        for one in pair:
+            self.assertEqual(one.ask(context, "GET", "/v1/cluster")[0], 200, "whoever believed before believes now")
+            self.assertIsNone(one.process.poll(), "the same process")
+
+    def authorities_told(self):
+        """What the API server believes of control, by the webhook's configuration."""
+        hook, = self.kube.get("MutatingWebhookConfiguration", "carve-admission")["webhooks"]
+        return base64.b64decode(hook["clientConfig"].get("caBundle", ""))
+
+    def test_an_authority_near_its_end_is_followed_and_the_webhook_is_told(self):
+        self.create({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+                     "metadata": {"name": "carve-admission"}, "webhooks": [{         # it has no rules: nobody is asked
+                         "name": "pods.carve.elasticgpu.io", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                         "clientConfig": {"service": {"namespace": SPACE, "name": "carve-control", "port": 8443}}}]})
+        pair = self.two_ready()
+        wait_for("the webhook is told", 10, lambda: self.authorities_told() == self.data("carve-control-tls")["ca.crt"])
+        certs.dated(self.folder, "ca", "/CN=carve-control authority 1", (-3340, 310),
+                    "basicConstraints=critical,CA:TRUE,pathlen:0\nkeyUsage=critical,keyCertSign,cRLSign\n"
+                    "subjectKeyIdentifier=hash\n")
+        old = self.put("ca").encode()
+
+        def followed():
+            told = self.authorities_told()
+            return told.count(b"BEGIN CERT") == 2 and told.endswith(old) and \
+                all(self.data(one)["ca.crt"] == told for one in ("carve-control-tls", "carve-scheduler-tls"))
+        wait_for("old and new authority are believed by everybody", 15, followed)
+        new = self.authorities_told()[:-len(old)].decode()
+        self.assertGreater(self.days_left(new), 3640)
+        only_new = ssl.create_default_context(cadata=new)
+        for one in pair:
+            def signed_by_it(replica=one):
+                with contextlib.suppress(ssl.SSLCertVerificationError):
+                    return replica.ask(only_new, "POST", "/webhook/mutate", "{}")[0] == 200
+            wait_for(f"{one.log.name} serves with what the new one signed", 10, signed_by_it)
+            wait_for("and believes whom it signed", 10,
+                     lambda o=one: o.ask(self.context(), "GET", "/v1/cluster")[0] == 200, every=0.5)
+            self.assertIsNone(one.process.poll(), "the same process")
+
+    # --- who may bind --------------------------------------------------------------------------------------------
+
+    def known_to(self, replicas, context, node):
+        for one in replicas:
+            wait_for(f"{node} is known to {one.log.name}", 20, lambda o=one: node in o.ask(context, "GET", "/v1/cluster")[1])
+
+    def bound_to(self, meta):
+        return self.kube.get("Pod", meta["name"])["spec"].get("nodeName")
+
+    def test_a_bind_is_taken_by_either_and_while_nobody_leads_it_is_to_be_tried_again(self):
+        leader, other = self.two_ready()
+        context, nodes, pods = self.context(), [self.card(), self.card()], [self.asking(), self.asking()]
+        for node in nodes:
+            self.known_to((leader, other), context, node)
+        self.assertEqual(self.bind(other, context, pods[0], nodes[0]), "")
+        self.assertEqual(self.bound_to(pods[0]), nodes[0])
+        record = json.loads(self.kube.get("Pod", pods[0]["name"])["metadata"]["annotations"][RECORD])
+        self.assertEqual(record["epoch"], self.kube.get("Lease", "carve-control", SPACE)["spec"]["leaseTransitions"])
+        leader.process.kill()
+        leader.process.wait()
+        said = self.bind(other, context, pods[1], nodes[1])
+        self.assertFalse(other.leads(), "the lease of the dead one has not ended")
+        self.assertIn("it is tried again", said)
+        self.assertIsNone(self.bound_to(pods[1]))
+        wait_for("the other leads", 15, other.leads)
+        self.assertEqual(self.bind(other, context, pods[1], nodes[1]), "")
+        self.assertEqual(self.bound_to(pods[1]), nodes[1])
+
+    # --- gpushare's routes -------------------------------------------------------------------------------------------
+
+    def test_gpushares_routes_answer_without_a_certificate_where_they_are_switched_on(self):
+        off, on = self.start("off"), self.start("on", settings="dialects.gpushare-http = on\n")
+        nodes = [self.card(), self.name("bare")]
+        self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": nodes[1]}})
+        for one in (off, on):
+            wait_for(f"{one.log.name} ready", 30, one.ready)
+        self.assertEqual(off.get("/gpushare-scheduler/inspect")[0], 404)
+        row = {"name": nodes[0], "totalGPU": 16, "usedGPU": 0, "devs": [{"id": 0, "totalGPU": 16, "usedGPU": 0, "pods": []}]}
+        wait_for("its card", 20, lambda: row in json.loads(on.get("/gpushare-scheduler/inspect")[1])["nodes"])
+        self.assertEqual(json.loads(on.get(f"/gpushare-scheduler/inspect/{nodes[0]}")[1]), {"nodes": [row]})
+        self.assertIn("no card of ours", json.loads(on.get(f"/gpushare-scheduler/inspect/{nodes[1]}")[1])["error"])
+        objects = [self.kube.get("Node", name) for name in nodes]
+        for size, fits in ((10, nodes[:1]), (17, [])):
+            call = {"pod": {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [
+                {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": str(size)}}}]}},
+                "nodes": {"metadata": {}, "items": objects}, "nodenames": None}
+            status, text = on.get("/gpushare-scheduler/filter", "POST", json.dumps(call))
+            said = json.loads(text)
+            self.assertEqual((status, [one["metadata"]["name"] for one in said["Nodes"]["items"]]), (200, fits), text)
+            self.assertTrue(all(one in objects for one in said["Nodes"]["items"]), "whole, as they came")
+            refused = {**said["FailedNodes"], **said["FailedAndUnresolvableNodes"]}
+            self.assertEqual(sorted(refused), sorted(set(nodes) - set(fits)))
+        self.assertEqual(on.get("/gpushare-scheduler/bind", "POST", "{}")[0], 404, "bind is over TLS alone")
+
     # --- two leaders at once -------------------------------------------------------------------------------------
 
     def fence(self):
@@ -236,14 +380,7 @@ class ControlProcess(RingTest):
     def card(self):
         """A node that exists at the API server only, with one card of 16 GiB; its name."""
         node = self.name("node")
-        size = {"elasticgpu.io/gpu-memory": "16384", "elasticgpu.io/gpu-core": "100"}
-        self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
-        uuid = f"GPU-{node}"
-        self.create({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "metadata": {"name": f"{node}.{uuid.lower()}"},
-                     "spec": {"index": 0, "uuid": uuid, "memory": 16 << 30, "nodeName": node, "vendor": "nvidia",
-                              "doors": ["slots"]}})
-        self.kube.patch("GPU", f"{node}.{uuid.lower()}", {"status": {
-            "state": "Healthy", "capacity": size, "allocatable": size, "free": size, "holders": []}}, sub="status")
+        bare_nodes.with_card(self.create, self.kube, node)
         return node
 
     def asking(self):

@@ -94,6 +94,18 @@ class Doctor(CarveTest):
             self.carve.start_agent()
         wait_for("it is fine again", 20, lambda: self.doctor() == (0, []))
 
+    def test_a_card_that_broke(self):
+        simctl = str(self.ring.build / "bin" / "carve-simctl")
+        self.addCleanup(self.carve.node.run, [simctl, "return", "0"])
+        self.carve.node.run([simctl, "xid", "0", "64"])     # a row that could not be remapped
+        uuid = self.carve.truth("cards")["cards"][0]["uuid"]
+        wait_for("the doctor has found it", 20, lambda: self.doctor() == (1, ["card-unhealthy"]))
+        said = self.carve.node.run([str(self.ring.build / "bin" / "carve"), "doctor", "--node"], check=False).stdout
+        self.assertIn(uuid, said)
+        self.assertIn("XID 64", said)
+        self.carve.node.run([simctl, "return", "0"])
+        wait_for("it is fine again", 40, lambda: self.doctor() == (0, []))
+
     # -- as a Job, the way users run it -----------------------------------------------------------------------------
     def job(self):
         """(succeeded, what it printed)."""

@@ -47,7 +47,7 @@ class DraClaims(CarveTest):
         seen = {("default", one["metadata"]["name"], c["name"]): self.look(one["metadata"]["name"], c["name"])
                 for one in pods for c in one["spec"]["containers"]}
         found = check.check(pods, self.kube.list("ResourceClaim", None), self.kube.list("ResourceSlice", None), seen)
-        self.assertEqual(found, [])
+        self.acquit(found)
         return seen
 
     def started(self, object_):

@@ -8,7 +8,7 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
-from ring import images  # noqa: E402
+from ring import images, stolen  # noqa: E402
 from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
@@ -34,7 +34,20 @@ class DraFraction(CarveTest):
             self.assertEqual(check.quantity(device["capacity"]["cores"]["value"]), 100)
             self.assertTrue(device["allowMultipleAllocations"])
             self.assertEqual(device["attributes"]["architecture"], {"string": "Hopper"})
-            self.assertEqual(device["attributes"]["cudaComputeCapability"], {"version": "9.0.0"})
+            attributes = device["attributes"]
+            self.assertEqual(attributes["cudaComputeCapability"], {"version": "9.0.0"})
+            self.assertIn(card["model"].replace("-", " ").lower(), attributes["productName"]["string"].lower())
+            self.assertEqual(check.quantity(device["capacity"]["memory"]["value"]),     # whole MiB of what can be had
+                             (card["total_bytes"] - card["reserved_bytes"]) >> 20 << 20)
+            self.assertEqual(attributes["numaNode"], {"int": card["numa"]})
+            self.assertEqual(attributes["resource.kubernetes.io/numaNode"], {"int": card["numa"]})
+            self.assertEqual(attributes["resource.kubernetes.io/pciBusID"], {"string": card["pci_bus_id"]})
+            self.assertEqual([int(part) for part in attributes["driverVersion"]["version"].split(".")],
+                             [int(part) for part in card["driver_version"].split(".")])
+            # The root is read from the kernel's tree, where a simulated card stands nowhere (real ones: src/adapter/nvml).
+            if not Path("/sys/bus/pci/devices", card["pci_bus_id"]).exists():
+                self.assertNotIn("resource.kubernetes.io/pcieRoot", attributes)
+        self.assertEqual(len({card["pci_bus_id"] for card in cards}), len(cards))
 
     def test_a_fraction_runs_and_is_seen_and_freed(self):
         template = self.template(memory="4Gi", cores="30")
@@ -46,13 +59,48 @@ class DraFraction(CarveTest):
         self.assertEqual(look["allocated"], OUT_OF_MEMORY)
         self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [4 * GIB])
         current = self.kube.get("Pod", name)
-        self.assertEqual(self.judge([current], {("default", name, "main"): look}), [])
+        self.acquit(self.judge([current], {("default", name, "main"): look}))
         self.assertNotEqual(look["mapped"], [])
 
         self.kube.delete("Pod", name, grace=0)
         gone = time.monotonic()
         wait_for("the agent holds nothing", 10, lambda: not self.carve.inspect()["slices"], every=0.05)
         self.assertLessEqual(time.monotonic() - gone, 2.0)
+
+    def spinning(self, uuid, cores):
+        """A pod whose claim is a share of this very card, and which launches without pause; its name."""
+        template = self.name("template")
+        request = {"deviceClassName": "gpu.elasticgpu.io", "capacity": {"requests": {"memory": "4Gi", "cores": str(cores)}},
+                   "selectors": [{"cel": {"expression": f'device.attributes["gpu.elasticgpu.io"].uuid == "{uuid}"'}}]}
+        self.create({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+                     "metadata": {"name": template, "namespace": "default"},
+                     "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}}})
+        return self.create(pod(self.name(), image=images.PROGRAMS, claims={"gpu": template}, command=[
+            "carve-sample-spin", "--seconds", "120", "--memory", "1Gi", "--kernel-us", "1000"]))["metadata"]["name"]
+
+    def card_time(self, names):
+        """pod -> nanoseconds of card time so far, by the simulated driver's account, and when."""
+        rows = {row["pid"]: row["gpu_ns"] for row in self.carve.truth("account")["processes"] if row["alive"]}
+        uids = {name: self.kube.get("Pod", name)["metadata"]["uid"] for name in names}
+        return {name: sum(rows.get(pid, 0) for pid in self.pids_of(uid)) for name, uid in uids.items()}, time.monotonic_ns()
+
+    def test_two_neighbours_on_one_card_keep_their_shares(self):
+        uuid = self.carve.truth("cards")["cards"][0]["uuid"]
+        wanted = {self.spinning(uuid, cores): cores for cores in (30, 70)}
+        for name in wanted:
+            self.wait_ready(name)
+        wait_for("both launch", 20, lambda: all(spent > 0 for spent in self.card_time(wanted)[0].values()))
+        time.sleep(1)
+        host, (before, start) = stolen.Stolen(), self.card_time(wanted)
+        time.sleep(5)           # the measurement itself
+        (after, end), taken = self.card_time(wanted), host.percent()
+        got = {cores: 100 * (after[name] - before[name]) / (end - start) for name, cores in wanted.items()}
+        print(f"\nshares of one card: {', '.join(f'{share:.1f} of {cores}' for cores, share in got.items())}; "
+              f"the host took {taken:.1f} % of the processors", flush=True)
+        for cores, share in got.items():
+            self.assertLessEqual(abs(share - cores), 5 + taken, got)
+        granted = check.granted_by_claims(self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None))
+        self.acquit(check.check_pages(granted, *self.carve.granted()))
 
     def test_what_is_within_the_limit_is_given(self):
         template = self.template(memory="4Gi", cores="30")
@@ -80,7 +128,7 @@ class DraFraction(CarveTest):
         name = self.create(two)["metadata"]["name"]
         self.wait_ready(name)
         seen = {("default", name, c): self.look(name, c) for c in ("main", "second")}
-        self.assertEqual(self.judge([self.kube.get("Pod", name)], seen), [])
+        self.acquit(self.judge([self.kube.get("Pod", name)], seen))
         uuids = [card["uuid"] for look in seen.values() for card in look["cuda"]["cards"]]
         self.assertEqual((len(uuids), len(set(uuids))), (4, 4))
         for look in seen.values():

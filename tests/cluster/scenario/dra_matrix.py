@@ -49,7 +49,7 @@ class Claimed(CarveTest):
         for one in found["spec"].get("initContainers", []):
             seen["default", name, one["name"]] = self.look(name, one["name"])
         wrong = check.check([found], self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None), seen)
-        self.assertEqual(wrong, [])
+        self.acquit(wrong)
         self.assertEqual({card["memory"] for look in seen.values() for card in look["cuda"]["cards"]}, {GIB})
 
     def assert_nothing_held(self):

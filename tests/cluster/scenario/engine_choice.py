@@ -7,7 +7,11 @@ call and every bind call. Afterwards the engine (tests/cluster/engine) is told t
 last one of each pod is held against its Binding. Which cards a pod got is read from the pod, as the API server has it.
 
 State at a filter call: every pod whose own last filter call had been handed on before it, since control expects a pod
-where it sent it until it is bound (core/cluster/expected.h). The seed is printed; CARVE_SEED sets it.
+where it sent it until it is bound (core/cluster/expected.h). The seed is printed; CARVE_SEED sets it. With CARVE_FOLLOWER
+kube-scheduler asks a second replica, which does not lead and hands the bind calls on.
+
+The same of fewer pods through the configuration of the cluster's own scheduler (deploy/control/scheduler/default), which
+asks to filter and to prioritize, and weighs the answer.
 """
 import http.client
 import http.server
@@ -30,6 +34,7 @@ from ring.cluster import Ring, timer  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
 
 NODES, CARDS, PODS, LEAST = 60, 8, 500, 0.99
+BY_DEFAULT = 150           # pods through the default scheduler, one after the other
 NAME = f"carve-control.{placing.carve.NAMESPACE}.svc"
 
 
@@ -120,17 +125,35 @@ class EngineChoice(unittest.TestCase):
         cls.addClassCleanup(cls.placing.uninstall)
         cls.placing.install()
         cls.placing.make_nodes(NODES, CARDS)
-        cls.placing.start_control()
+        cls.placing.start_control(follower=bool(os.environ.get("CARVE_FOLLOWER")))
 
     def test_the_bindings_are_the_engines_choice(self):
+        self.judge("choose", PODS)
+
+    def test_so_they_are_through_the_default_scheduler(self):
+        self.judge("filter", BY_DEFAULT)
+
+    def clear(self):
+        self.placing.stop(placing.SCHEDULER)
+        names = [one["metadata"]["name"] for one in self.placing.kube.list("Pod", labelSelector=placing.LABEL)]
+        self.placing.each(names, lambda kube, name: kube.delete("Pod", name, grace=0))
+
+        def nobody():       # control counts who went for some seconds more: the node's agent has not said so
+            lines = [line for line in self.placing.metrics().splitlines() if line.startswith('carve_card_slices{node="sim-')]
+            return lines and all(line.endswith(" 0") for line in lines)
+        wait_for("control counts nobody on these nodes", 30, nobody, every=0.5)
+
+    def judge(self, verb, count):
         seed = int(os.environ.get("CARVE_SEED", random.SystemRandom().randrange(1 << 32)))
         print(f"\nCARVE_SEED={seed}", flush=True)
-        recorder = Recorder(self.placing.ports["tls"], self.placing.scheduler_certificates())
+        asked = "follower" if os.environ.get("CARVE_FOLLOWER") else "tls"
+        recorder = Recorder(self.placing.ports[asked], self.placing.scheduler_certificates())
         self.addCleanup(recorder.shutdown)
-        self.placing.start_scheduler(through=recorder.address)
-        burst = not os.environ.get("CARVE_SOAK")
-        pods = self.place(random.Random(seed), burst)
-        named = self.offline(recorder.events, pods)
+        self.addCleanup(self.clear)
+        self.placing.start_scheduler(through=recorder.address, default=verb == "filter")
+        burst = verb == "choose" and not os.environ.get("CARVE_SOAK")
+        pods = self.place(random.Random(seed), burst, count)
+        named = self.offline([(said == verb, *rest) for said, *rest in recorder.events], pods)
         right, wrong = 0, []
         for uid, pod in pods.items():
             got = (pod["spec"]["nodeName"], self.cards(pod))
@@ -139,19 +162,20 @@ class EngineChoice(unittest.TestCase):
             else:
                 wrong.append(f"{pod['metadata']['name']}: bound {got}, the engine names {named.get(uid)}")
         print(f"{right} of {len(pods)} Bindings are the node and cards that the engine names; "
-              f"{sum(e[0] == 'filter' for e in recorder.events)} filter calls, "
-              f"{sum(e[0] == 'bind' for e in recorder.events)} bind calls", flush=True)
+              + ", ".join(f"{sum(e[0] == one for e in recorder.events)} {one} calls"
+                          for one in ("choose", "filter", "prioritize", "bind")), flush=True)
         print("\n".join(wrong), flush=True)
-        self.assertGreaterEqual(right, LEAST * PODS)
+        self.assertGreaterEqual(right, LEAST * count)
+        self.assertEqual(len(pods), count)
 
     def bound_one(self, kube, pod):
         kube.create(pod)
         name = pod["metadata"]["name"]
         wait_for(f"{name} is bound", 60, lambda: kube.get("Pod", name)["spec"].get("nodeName"), every=0.005)
 
-    def place(self, random_, burst):
+    def place(self, random_, burst, count):
         """Creates all pods, live; uid -> pod, all bound."""
-        made = [pod_of(index, random_) for index in range(PODS)]
+        made = [pod_of(index, random_) for index in range(count)]
         begun = time.monotonic()
         if burst:
             self.placing.each(made, lambda kube, pod: kube.create(pod), workers=4)
@@ -176,7 +200,7 @@ class EngineChoice(unittest.TestCase):
         for kind in ("Node", "GPU"):
             lines += [f"{kind.lower()} {json.dumps(one)}"
                       for one in self.placing.kube.list(kind, None, labelSelector=placing.LABEL)]
-        asked = [json.loads(body) if verb == "filter" else None for verb, body, _ in events]
+        asked = [json.loads(body) if asks else None for asks, body, _ in events]
         uid_of = [call and (call.get("Pod") or call.get("pod"))["metadata"]["uid"] for call in asked]
         last = {uid: at for at, uid in enumerate(uid_of) if uid}
         for at, call in enumerate(asked):

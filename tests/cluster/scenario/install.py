@@ -1,15 +1,17 @@
 """All of Carve on two nodes: installed, replaced by the next release under running pods, taken away again.
 
-While control is replaced, pods keep coming. While agents are, they do not: the kubelet takes slots for unhealthy between
-two agents (scenario slot_restarts).
+Pods keep coming while control is replaced, and while agents are: an agent that is told to end says so, control sends
+nobody there meanwhile, and the kubelet refuses no pod. (One that is killed says nothing: scenario slot_restarts.)
 """
 import contextlib
 import datetime
+import itertools
 import json
 import os
 import sys
 import threading
 import time
+import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
@@ -23,24 +25,27 @@ from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 SPACE = carve.NAMESPACE
 SMALL = {"elasticgpu.io/gpu-memory": "1024", "elasticgpu.io/gpu-core": "2"}
 MOST = 30                   # pods that are made while control is replaced
+LIVING = 8                  # short pods at a time, at most
+ROLLS = int(os.environ.get("CARVE_ROLLS", "4")) if os.environ.get("CARVE_SOAK") else 1    # rolling updates of the agents under short pods
 
 
 class Coming(threading.Thread):
     """Pods with cards, created without pause while something is replaced. Each is asked for once: a refusal is kept."""
 
-    def __init__(self, test):
+    def __init__(self, test, make=None, every=1, most=MOST):
         super().__init__()
-        self.test, self.names, self.refused, self.end = test, [], [], threading.Event()
+        self.test, self.make, self.every, self.most = test, make or test.asking, every, most
+        self.names, self.refused, self.end = [], [], threading.Event()
 
     def run(self):
-        while not self.end.is_set() and len(self.names) < MOST:
-            made = self.test.asking()
+        while not self.end.is_set() and len(self.names) < self.most:
+            made = self.make()
             try:
                 self.test.create(made)
                 self.names.append(made["metadata"]["name"])
             except (ApiError, OSError) as error:
                 self.refused.append(str(error))
-            self.end.wait(1)
+            self.end.wait(self.every)
 
     def __enter__(self):
         self.start()
@@ -78,9 +83,9 @@ class Installation(RingTest):
         if outcome.failures or outcome.errors:
             print("\n" + self.carves[0].describe_all("carve-control"), flush=True)
 
-    def asking(self, **spec):
+    def asking(self, seconds=3600, **spec):
         """A pod that asks for a little of a card, and says nothing of a scheduler."""
-        made = pod(self.name(), image=images.PROGRAMS, command=["ring-look", "hold", "3600"], **spec)
+        made = pod(self.name(), image=images.PROGRAMS, command=["ring-look", "hold", str(seconds)], **spec)
         made["spec"]["containers"][0]["resources"] = {"limits": SMALL}
         return made
 
@@ -107,7 +112,7 @@ class Installation(RingTest):
             of_control = time.monotonic() - begun
         for name in coming.names:
             self.wait_ready(name, 120)
-        self.replace("daemonset", "carve-agent", f"agent={agent}")
+        self.replace_agents(agent)
         self.replace_arbiters(arbiter)
         of_all = time.monotonic() - begun
         self.assertGreater(len(coming.names), 5)
@@ -131,6 +136,48 @@ class Installation(RingTest):
         done = self.ring.kubectl("-n", SPACE, "rollout", "status", what, "--timeout=150s", check=False)
         self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}\n"
                          + self.carves[0].describe_all(what.partition("/")[2]))
+
+    def replace_agents(self, image):
+        """Under pods that come and end, each bound to one of the two nodes: the kubelet refuses none, and all end well."""
+        turn, said = itertools.cycle(node.name for node in self.ring.nodes), set()
+
+        def short():
+            while sum(self.ended(name) is None for name in coming.names[-LIVING:]) == LIVING:
+                said.update(self.leaving())
+                time.sleep(0.2)
+            said.update(self.leaving())
+            return self.asking(1, nodeSelector={"kubernetes.io/hostname": next(turn)})
+        coming = Coming(self, short, 0.3, 150 * ROLLS)
+        with coming:
+            begun = time.monotonic()
+            self.replace("daemonset", "carve-agent", f"agent={image}")
+            for _ in range(ROLLS - 1):
+                self.ring.kubectl("-n", SPACE, "rollout", "restart", "daemonset/carve-agent")
+                self.rolled("daemonset/carve-agent")
+            seconds = time.monotonic() - begun
+        self.assertGreater(len(coming.names), 15)
+        ended = {name: wait_for(f"{name} has ended", 120, lambda n=name: self.ended(n), every=0.2)
+                 for name in coming.names}
+        lost = {name: status.get("reason", "?") + ": " + status.get("message", "") for name, status in ended.items()
+                if status["phase"] == "Failed"}
+        waited = sorted(self.waited(name) for name in coming.names if name not in lost)
+        print(f"\nagents replaced {ROLLS} times in {seconds:.0f} s; {len(coming.names)} pods came meanwhile, {len(lost)} "
+              f"were lost; bound after {waited[len(waited) // 2]:.0f} s (half of them), {waited[-1]:.0f} s (all)", flush=True)
+        self.assertEqual(lost, {})
+        self.assertEqual(said, {node.name for node in self.ring.nodes}, "each agent has said that it leaves")
+        self.assertEqual(self.leaving(), [], "the next agents have taken it back")
+        for name in coming.names:
+            self.kube.delete("Pod", name, grace=0)
+            self.created.remove(("Pod", name, "default"))
+
+    def ended(self, name):
+        status = self.kube.get("Pod", name)["status"]
+        return status if status["phase"] in ("Succeeded", "Failed") else None
+
+    def leaving(self):
+        """Nodes that say that their agent is about to end."""
+        return [node["metadata"]["name"] for node in self.kube.list("Node", None) for one in node["status"]["conditions"]
+                if (one["type"], one["status"]) == ("GPUAgentLeaving", "True")]
 
     def replace_arbiters(self, image):
         """By hand, as its DaemonSet says (OnDelete): one node after the other."""
@@ -163,7 +210,7 @@ class Installation(RingTest):
         physical = {card["uuid"]: card["total_bytes"] for one in self.carves for card in one.truth("cards")["cards"]}
         seen = {("default", name, "main"): self.look(name) for name in names}
         pods = [self.kube.get("Pod", name) for name in names]
-        self.assertEqual(check.check(pods, [], [], seen, by="records", physical=physical), [])
+        self.acquit(check.check(pods, [], [], seen, by="records", physical=physical))
         self.assertTrue(all(binder.RECORD in one["metadata"]["annotations"] for one in pods))
 
     # --- taking it away ----------------------------------------------------------------------------------------------
@@ -203,6 +250,12 @@ class OwnScheduler(Installation):
 
     def test_install_upgrade_uninstall(self):
         self.steps()
+
+
+@unittest.skipUnless(os.environ.get("CARVE_SOAK"), "a long one: CARVE_SOAK=1")
+class AgentsAgainAndAgain(Installation):
+    def test_pods_come_while_agents_are_replaced(self):
+        self.replace_agents(installed.next_images(self.ring, self.archive.parent)[0])
 
 
 class DefaultScheduler(Installation):

@@ -20,7 +20,11 @@ def whole(cards):
     return {"nvidia.com/gpu": cards}
 
 
-class Preemption(ControlTest):
+def milli(cpu):
+    return int(cpu[:-1]) if cpu.endswith("m") else int(1000 * float(cpu))
+
+
+class Prioritised(ControlTest):
     def priority(self, value):
         """The name of a class of that priority; 0 needs none."""
         name = f"carve-test-{value}"
@@ -61,6 +65,8 @@ class Preemption(ControlTest):
     def refused(self, made):
         return wait_for("that it was tried", 30, lambda: [m for m in self.messages(made) if "nodes are available" in m])
 
+
+class Preemption(Prioritised):
     def test_exactly_those_go_whose_cards_are_needed_on_one_node(self):
         """Two nodes of four cards, all held by two on each; three cards are asked for."""
         low = self.run_all(*[self.on(node, 0, 2) for node in ("n1", "n1", "n2", "n2")])
@@ -101,6 +107,112 @@ class Preemption(ControlTest):
         for one in (equal, too_much):
             self.assertEqual(self.phase(one["metadata"]["name"]), "Pending")
         self.assert_right([high["metadata"]["name"], protected, *top])
+
+
+    def test_the_one_card_that_becomes_free_is_kept_for_whom_it_was_freed(self):
+        """Another of its priority, which evicts nobody (preemptionPolicy: Never), has waited longer for one card: it is
+        first in kube-scheduler's queue when the card is free, and would have it, were it not kept."""
+        top, = self.run_all(self.on("n1", 1000, 3))
+        lowest, = self.run_all(self.on("n1", 0, 1))
+        patient = self.name("never")
+        self.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": patient},
+                     "value": 500, "preemptionPolicy": "Never"})
+        first = self.on("n1", 0, 1)
+        first["spec"]["priorityClassName"] = patient
+        first = self.create(first)
+        self.refused(first)
+        self.assertEqual(self.gone([lowest]), set())
+        high = self.create(self.on("n1", 500, 1))
+        name = high["metadata"]["name"]
+        nominated = wait_for("nominatedNodeName", 30, every=0.02, condition=lambda: self.kube.get("Pod", name)[
+            "status"].get("nominatedNodeName"))
+        self.assertEqual(nominated, "n1")
+        self.wait_ready(name)
+        self.assertEqual(self.gone([top, lowest]), {lowest})
+        self.assertEqual(self.phase(first["metadata"]["name"]), "Pending")
+        self.assert_right([name, top])
+
+
+class WithCpu(Prioritised):
+    """What kube-scheduler sees, CPU, is short as well: it proposes, and control corrects."""
+
+    def free_cpu(self, node):
+        """Of the node, in 1/1000, by the API server's objects."""
+        held = sum(milli(container.get("resources", {}).get("requests", {}).get("cpu", "0"))
+                   for one in self.kube.list("Pod", None) if one["spec"].get("nodeName") == node
+                   and one["status"].get("phase") not in ("Succeeded", "Failed") for container in one["spec"]["containers"])
+        return milli(self.kube.get("Node", node)["status"]["allocatable"]["cpu"]) - held
+
+    def wants(self, value, cards, cpu, node="n1"):
+        """A pod of that priority for that node, with cards or without."""
+        made = self.on(node, value, cards)
+        resources = made["spec"]["containers"][0]["resources"]
+        if not cards:
+            made["spec"]["containers"][0]["command"] = ["sleep", "3600"]
+            resources["limits"] = {}
+        resources["requests"] = {"cpu": f"{cpu}m"}
+        return made
+
+    def deletions(self, pods):
+        """name -> {who deleted it or asked for its eviction}, by the audit log."""
+        found = {}
+        log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
+        for line in log.read_text().splitlines():
+            event = json.loads(line)
+            reference = event.get("objectRef") or {}
+            ends = event["verb"] == "delete" and not reference.get("subresource")
+            if reference.get("resource") == "pods" and reference.get("name") in pods and (
+                    ends or reference.get("subresource") == "eviction"):
+                found.setdefault(reference["name"], set()).add(event["user"]["username"].rsplit(":", 1)[-1])
+        return found
+
+    def test_both_go_of_whom_one_holds_the_cards_and_one_the_cpu(self):
+        free = self.free_cpu("n1")
+        self.assertGreater(free, 600)
+        cards, = self.run_all(self.wants(0, 4, 20))
+        cpu, by = self.run_all(self.wants(0, 0, free - 200), self.wants(0, 0, 50))
+        high = self.create(self.wants(1000, 2, free - 300))
+        name = high["metadata"]["name"]
+        self.wait_ready(name, 90)
+        self.assertEqual(self.gone([cards, cpu, by]), {cards, cpu})
+        who = self.deletions({cards, cpu, by})
+        self.assertEqual(set(who), {cards, cpu})
+        self.assertNotIn("carve-control", who[cards] | who[cpu], "kube-scheduler evicts by what it is answered")
+        self.assert_right([name])
+
+    def test_who_frees_both_goes_alone(self):
+        """kube-scheduler would spare the older one, which holds the cards, and evict the younger for its CPU."""
+        part = int(self.free_cpu("n1") * 0.45)
+        both, = self.run_all(self.wants(0, 4, part))
+        younger, = self.run_all(self.wants(0, 0, part))
+        high = self.create(self.wants(1000, 2, part))
+        self.wait_ready(high["metadata"]["name"], 90)
+        self.assertEqual(self.gone([both, younger]), {both})
+        self.assertEqual(set(self.deletions({both, younger})), {both})
+        self.assert_right([high["metadata"]["name"]])
+
+    def test_nobody_goes_for_cpu_where_the_cards_cannot_become_free(self):
+        free = self.free_cpu("n1")
+        top, = self.run_all(self.wants(1000, 4, 20))
+        cpu, = self.run_all(self.wants(0, 0, free - 200))
+        before = self.preempt_calls()
+        high = self.create(self.wants(1000, 2, free - 300))
+        self.refused(high)
+        wait_for("that kube-scheduler proposed", 30, lambda: self.preempt_calls() > before)
+        self.assertEqual(self.gone([top, cpu]), set())
+        self.assertEqual(self.deletions({top, cpu}), {})
+        self.assertEqual(self.phase(high["metadata"]["name"]), "Pending")
+
+    def preempt_calls(self):
+        """How often the verb was called, by both replicas' own count."""
+        calls = 0
+        for one in self.kube.list("Pod", carve.NAMESPACE):
+            if one["metadata"]["name"].startswith("carve-control-"):
+                read = f"import urllib.request as u; print(u.urlopen('http://{one['status']['podIP']}:8080/metrics').read().decode())"
+                told = self.ring.node(1).run([sys.executable, "-c", read]).stdout
+                calls += sum(int(float(line.rsplit(" ", 1)[1])) for line in told.splitlines()
+                             if line.startswith('carve_control_requests_total{verb="preempt"'))
+        return calls
 
 
 if __name__ == "__main__":

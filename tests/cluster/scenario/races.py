@@ -4,7 +4,9 @@ Truth is what a container sees from inside against the record that the test wrot
 containerd stands still at random moments, so that it notices a device's file late.
 """
 import json
+import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -13,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ring import binder, disaster  # noqa: E402
-from ring.slot_testing import GIB, SlotTest, container, slot_pod  # noqa: E402
+from ring.slot_testing import GIB, SlotTest, check, container, slot_pod  # noqa: E402
 from ring.testing import main, wait_for  # noqa: E402
 
 SEED = random.SystemRandom().randrange(1 << 32)
@@ -65,13 +67,18 @@ class Races(SlotTest):
         return end
 
     def equal_pods(self, count, after=lambda: None):
-        """Pods that differ in nothing but their records, bound in another order than they were made."""
+        """Pods that differ in nothing but their records, bound in another order than they were made. Those on one card
+        differ in size, so that another one's slice is noticed there too."""
         made = [self.create(slot_pod(self.name())) for _ in range(count)]
-        parts = [{"main": [((i * 7) % len(self.cards), 1, 2)]} for i in range(count)]
+        parts = [{"main": [((i * 7) % len(self.cards), 1 + i % 5, 1 + i % 7)]} for i in range(count)]
         order = list(range(count))[::-1]
         after()
         self.bind_all([made[i] for i in order], [parts[i] for i in order])
         self.all_right(made)
+        pods = [one for one in self.kube.list("Pod") if one["metadata"]["uid"] in {m["metadata"]["uid"] for m in made}]
+        granted = check.granted_by_records(pods)
+        self.assertEqual(len(granted), count)
+        self.acquit(check.check_pages(granted, *self.carve.granted()))
         return made
 
     def test_ra1_equal_pods_in_another_order(self):
@@ -89,10 +96,14 @@ class Races(SlotTest):
         self.wait_ready(placed["metadata"]["name"])
         self.assert_right(placed["metadata"]["name"])
         wait_for("a warning that names the record", 60, lambda: [w for w in self.warnings(foreign) if "has no record" in w])
+        self.assertTrue([w for w in self.warnings(foreign) if "has no record" in w and "see that `carve control` runs" in w])
+        wait_for("the Node says it too", 15, lambda: self.node_says("GPUStartsRefused")[0])
+        self.assertIn(f"pod default/{foreign['metadata']['name']}, container main", self.node_says("GPUStartsRefused")[1])
         self.assertEqual(self.phase(foreign["metadata"]["name"]), "Pending")
         binder.write_later(self.kube, foreign, self.record(foreign, {"main": [(4, 2, 10)]}))
         self.wait_ready(foreign["metadata"]["name"], 90)
         self.assert_right(foreign["metadata"]["name"])
+        wait_for("healed", 15, lambda: not self.node_says("GPUStartsRefused")[0])
 
     def test_ra9_agent_killed_between_allocate_and_the_start(self):
         made = [self.create(slot_pod(self.name())) for _ in range(4)]
@@ -119,6 +130,38 @@ class Races(SlotTest):
         binder.write_later(self.kube, fresh, self.record(fresh, {"main": [(5, 7, 20)]}))
         self.wait_ready(name, 90)
         self.assert_right(name)
+
+    def node_says(self, kind):
+        """(True or False, message) of a condition of the Node."""
+        found = [one for one in self.kube.get("Node", "n1")["status"]["conditions"] if one["type"] == kind]
+        return (found[0]["status"] == "True", found[0].get("message", "")) if found else (False, "")
+
+    def test_a_name_that_the_runtime_does_not_find_is_counted_and_told(self):
+        """The device's file is taken away under a container that starts again; then it is back."""
+        name = self.start(slot_pod(self.name(), restartPolicy="Always"), {"main": [(6, 3, 10)]})["metadata"]["name"]
+        self.wait_ready(name)
+        (file,) = self.node.outside("/run/cdi").glob("carve-slice-*.json")
+        text, before = file.read_bytes(), self.unresolved_names()
+        file.unlink()
+        try:
+            container = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
+            for pid in self.pids_of(container):
+                os.kill(pid, signal.SIGKILL)
+            wait_for("the Node says so", 40, lambda: self.node_says("GPUDevicesUnresolved")[0])
+            said = self.node_says("GPUDevicesUnresolved")[1]
+            self.assertIn(f"default/{name}/main (1 seen", said)
+            self.assertIn("cdi_spec_dirs", said)
+            self.assertGreater(self.unresolved_names(), before)     # the runtime's own word
+            wait_for("and the pod", 10, lambda: [w for w in self.warnings(self.kube.get("Pod", name))
+                                                 if "did not find the CDI device" in w])
+        finally:
+            unfinished = file.with_name(".unfinished")
+            unfinished.write_bytes(text)
+            unfinished.rename(file)
+        wait_for("the container runs again", 60, lambda: self.restarts_of(name) > 0 and self.phase(name) == "Running")
+        self.wait_ready(name)
+        self.assert_right(name)
+        wait_for("the Node is well", 30, lambda: not self.node_says("GPUDevicesUnresolved")[0])
 
     def test_ra11_a_hundred_at_once(self):
         begun = time.monotonic()

@@ -18,6 +18,20 @@ from ring.process import until  # noqa: E402
 from ring.testing import main, pod, unittest, wait_for  # noqa: E402
 
 
+# A scenario in the middle of its work: Carve installed as users do it, a slice with a process on its card.
+SCENARIO = """
+import sys, time
+sys.path[:0] = sys.argv[1:]
+from upgrade import AsInstalled
+AsInstalled.setUpClass()
+scenario = AsInstalled("test_a_fraction_runs_with_the_two_daemonsets_and_nothing_else")
+scenario.setUp()
+scenario.wait_ready(scenario.fraction())
+print("runs", flush=True)
+time.sleep(3600)
+"""
+
+
 def start(*arguments):
     return subprocess.Popen([HERE / "up", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -39,8 +53,8 @@ class StopLeavesNothing(unittest.TestCase):
         left = picture.take() - self.before
         self.assertEqual(sorted(left), [])
 
-    def up(self):
-        process = start()
+    def up(self, *arguments):
+        process = start(*arguments)
         out, error = process.communicate(timeout=180)
         self.assertEqual(process.returncode, 0, error)
         self.assertIn("KUBECONFIG=", out)
@@ -90,6 +104,23 @@ class StopLeavesNothing(unittest.TestCase):
         for process in ring.state.content["processes"]:
             if ring.state.pid(process["name"]):
                 os.kill(process["pid"], signal.SIGKILL)
+        down()
+        self.assert_as_before()
+
+    def test_with_carve_and_a_slice_when_the_scenario_was_killed(self):
+        build = os.environ.get("CARVE_BUILD") or self.skipTest("CARVE_BUILD names no build folder")
+        ring = self.up("--simulate", "h200x2", "--build", build)
+        scenario = subprocess.Popen([sys.executable, "-c", SCENARIO, HERE / "scenario", HERE], stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True)
+        self.addCleanup(scenario.kill)
+        if scenario.stdout.readline() != "runs\n":
+            scenario.kill()
+            self.fail(scenario.communicate()[1])
+        node = ring.node(1)
+        self.assertTrue(list(node.outside("/run/cdi").glob("carve-slice-*.json")))
+        self.assertTrue(list(node.outside("/run/carve/arbiter/pages").iterdir()))
+        scenario.send_signal(signal.SIGKILL)
+        scenario.communicate()
         down()
         self.assert_as_before()
 

@@ -233,7 +233,10 @@ void ArbiterChild::start() {
     stop.request_stop();
   }).detach();
   Log log;
-  const auto done = arbiter::run({runtime_, trace_}, log, stop.get_token());
+  arbiter::Options options;
+  options.runtime_folder = runtime_;
+  options.trace_path = trace_;
+  const auto done = arbiter::run(options, log, stop.get_token());
   if (!done) std::fprintf(stderr, "arbiter: %s\n", done.error().what.c_str());
   std::fflush(nullptr);
   _exit(done ? 0 : 1);

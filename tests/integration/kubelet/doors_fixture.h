@@ -58,6 +58,7 @@ class DoorsTest : public testing::Test {
     options.kubelet_dir = folder_;
     options.device_plugins = kubelet.device_plugins();
     options.unique = unique;
+    options.leaves_within = {};  // an agent that ends here is one that was killed
     return options;
   }
   [[nodiscard]] std::jthread run_agent(const cmd::DoorOptions& with) {
@@ -139,6 +140,14 @@ class DoorsTest : public testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     return true;
+  }
+  /// As eventually(), while the agent's clock runs far ahead: what it is patient about may begin at any moment (an
+  /// agent that was just started has not heard of the pods yet), so one jump ahead may come too early.
+  [[nodiscard]] bool in_the_long_run(const std::function<bool()>& good) {
+    return eventually([&] {
+      clock.jump(std::chrono::seconds(1));
+      return good();
+    });
   }
 
  private:

@@ -2,6 +2,8 @@
 #include <grpcpp/impl/codegen/client_unary_call.h>
 #include <sys/stat.h>
 
+#include <set>
+
 #include "tests/integration/kubelet/doors_fixture.h"
 
 namespace carve::test {
@@ -109,6 +111,37 @@ TEST_F(Dra, AHundredClaimsAtOnceAndNoneOverTheCard) {
   threads.clear();
   EXPECT_EQ(granted, 80);  // 4 cards of 80 GiB, 4 GiB each: 20 per card
   EXPECT_EQ(refused, 20);
+}
+
+TEST_F(Dra, FiveHundredClaimsAtOnceEachGetsItsOwn) {
+  start_agent();
+  const auto driver = kubelet.find_drivers(1).at(0);
+  constexpr int kClaims = 500;
+  const auto uid = [](int i) { return fmt::format("u-{}", i); };
+  // Those on one card differ in size (125 of them on 80 GiB).
+  const auto size_of = [](int i) { return Bytes::mib(256U + static_cast<unsigned>(i)); };
+  for (int i = 0; i < kClaims; ++i)
+    api_has_claim(uid(i), i % 4, fmt::format("{}Mi", 256 + i), fmt::format("c{}", i));
+  std::vector<std::string> devices(kClaims);
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 20; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = t; i < kClaims; i += 20) {
+        const auto got = ScriptedKubelet::prepare(driver, "ml", fmt::format("c{}", i), uid(i));
+        EXPECT_EQ(got.error(), "");
+        if (got.devices_size() == 1) devices[static_cast<std::size_t>(i)] = got.devices(0).cdi_device_ids(0);
+      }
+    });
+  }
+  threads.clear();
+  for (int i = 0; i < kClaims; ++i) {
+    const auto found = slices.behind(devices[static_cast<std::size_t>(i)]);
+    ASSERT_EQ(found.size(), 1U) << i;
+    EXPECT_EQ(found[0].owner, (Owner{OwnerKind::kClaim, uid(i)}));
+    EXPECT_EQ(found[0].card, card(i % 4)) << i;
+    EXPECT_EQ(found[0].memory, size_of(i)) << i;
+  }
+  EXPECT_EQ(std::set<std::string>(devices.begin(), devices.end()).size(), devices.size());
 }
 
 TEST_F(Dra, ARefusedRegistrationIsTriedWithANewSocket) {

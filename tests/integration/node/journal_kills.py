@@ -46,6 +46,10 @@ class Fault:
     def fail_next_sync(self):
         struct.pack_into("<Q", self.map, 16, errno.EIO)
 
+    def fail_all(self, error):
+        """Whatever would change the journal fails with this errno, as on a file system that became read-only; 0: no more."""
+        struct.pack_into("<Q", self.map, 24, error)
+
     def points(self):
         with open(self.path + ".log", encoding="utf-8") as file:
             return [line.split(" ", 1)[1].strip() for line in file]
@@ -218,6 +222,47 @@ def one(bin_dir, library, point):
         machine.close()
 
 
+def read_only(bin_dir, library):
+    """The state folder becomes read-only under a running agent: what runs goes on, what ends is freed, nothing new is
+    begun, all of it is said; and when it can be written again, so can everything else."""
+    machine = Machine(bin_dir, "t4x2")
+    fault = Fault(machine.folder, library)
+    try:
+        machine.up()
+        Fault.release()
+        history = History(machine, fault)
+        history.run(2)
+        history.run(3)
+        kept = history.create(1)
+        before = sorted(machine.slices())
+        fault.fail_all(errno.EROFS)
+        for arguments in (["run", "--memory", "1Gi", "--", "true"], ["slice", "create", "--memory", "1Gi"]):
+            code, _, err = machine.carve(*arguments)
+            assert code in (1, 125) and "Read-only file system" in err, (arguments, code, err)
+        assert sorted(machine.slices()) == before and history.runs[2].poll() is None
+        held = history.held_by(history.runs[2].pid)
+        assert held == GIB // 2, held
+        history.runs[3].kill()
+        history.runs[3].wait()
+        until("what ended is free nevertheless", 10, lambda: len(machine.slices()) == 2)
+        fault.fail_all(0)
+        assert machine.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
+        until("it is over", 10, lambda: len(machine.slices()) == 2)
+        history.must_agree("when it can be written again")
+        agent = machine.pid_of("agent")
+        os.kill(agent, signal.SIGKILL)
+        until("another agent", 20, lambda: machine.pid_of("agent") != agent and history.answers())
+        history.must_agree("after a restart")
+        assert kept in machine.slices()
+        history.end()
+    except BaseException:
+        fault.fail_all(0)
+        print(open(machine.folder + "/up.err").read()[-2000:], machine.logs()[-4000:])
+        raise
+    finally:
+        machine.close()
+
+
 def main():
     def value_of(flag):
         return sys.argv[sys.argv.index(flag) + 1] if flag in sys.argv else None
@@ -226,6 +271,10 @@ def main():
         return 77
     enter_private_namespace()
     bin_dir, library = value_of("--bin"), value_of("--fault")
+    if "--read-only" in sys.argv:
+        read_only(bin_dir, library)
+        print("journal: read-only for a while, and nothing was lost")
+        return 0
     if value_of("--at"):
         print(one(bin_dir, library, int(value_of("--at"))))
         return 0

@@ -2,6 +2,7 @@
 
 #include "app/cli/cluster/objects.h"
 #include "app/control/explain.h"
+#include "codec/cluster/cluster_node.h"
 #include "codec/cluster/notes.h"
 
 namespace carve::cli {
@@ -18,6 +19,15 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
   std::vector<codec::WaitingPod> waiting;
   if (node.empty()) waiting = waiting_of(access, all, *model_of(access, all)->snapshot());
   return codec::cluster_view(std::move(cards), std::move(waiting));
+}
+
+Result<std::map<std::string, std::string>> ask_addresses(KubeApi& api) {
+  CARVE_TRY(const auto nodes, api.list("/api/v1/nodes"));
+  std::map<std::string, std::string> addresses;
+  for (const auto& text : nodes) {
+    if (const auto node = codec::parse_cluster_node(text)) addresses[node->name] = codec::node_address(text);
+  }
+  return addresses;
 }
 
 Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::string& space, const std::string& name) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "base/clock.h"
@@ -27,6 +28,10 @@ struct ClusterAccess {
 /// Everything, or with `node` that one node's cards.
 ///   errors  kNotFound: no such node, or Carve is not installed there; the API server's
 [[nodiscard]] Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::string& node);
+
+/// By which address each Node is reached, by its name.
+///   errors  the API server's
+[[nodiscard]] Result<std::map<std::string, std::string>> ask_addresses(KubeApi& api);
 
 /// One pod.
 ///   errors  kNotFound: no such pod; the API server's

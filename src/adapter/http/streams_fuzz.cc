@@ -1,0 +1,38 @@
+// What a client sends is cut anywhere and may be anything: it is a request, or it is refused, and costs no more memory
+// than is allowed.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "adapter/http/streams.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace carve::http;
+  if (size == 0) return 0;
+  Limits limits;
+  limits.body = 4096;
+  limits.head = 1024;
+  Streams streams(limits);
+  const std::size_t piece = 1 + data[0];
+  std::string text = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  text.append(reinterpret_cast<const char*>(data) + 1, size - 1);
+  Streams::Time now{};
+  for (std::size_t at = 0; at < text.size(); at += piece) {
+    const auto asked = streams.feed(std::string_view(text).substr(at, piece), now);
+    if (!asked) break;
+    for (const auto& one : *asked) {
+      if (one.ask.body.size() > limits.body || one.ask.path.size() > limits.head) std::abort();
+      streams.reply(one.stream, {200, "text/plain", one.ask.body});
+    }
+    while (!streams.output().empty()) {
+    }
+    if (streams.open() > Streams::kMostAtOnce) std::abort();
+    now += std::chrono::milliseconds(10);
+    streams.drop_slow(now - std::chrono::milliseconds(500));
+  }
+  streams.leave();
+  while (!streams.output().empty()) {
+  }
+  return 0;
+}

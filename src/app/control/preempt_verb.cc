@@ -1,0 +1,83 @@
+#include "app/control/preempt_verb.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "app/control/live_placement.h"
+#include "app/control/standing.h"
+#include "codec/extender/extender.h"
+#include "core/cluster/proposal.h"
+
+namespace carve::control {
+namespace {
+
+using Nodes = std::map<std::string, codec::PreemptionArgs::Victims>;
+
+/// Room is being made for the pod somewhere: only there somebody goes.
+void keep_where_room_is_made(const ClusterState& cluster, const Owner& owner, Nodes* nodes) {
+  for (const auto& one : cluster) {
+    const auto& name = one.first;
+    const auto& state = one.second;
+    const bool here = std::any_of(state->holds.begin(), state->holds.end(),
+                                  [&](const Hold& hold) { return hold.owner == owner; });
+    if (!here) continue;
+    std::erase_if(*nodes, [&](const auto& proposed) { return proposed.first != name; });
+    return;
+  }
+}
+
+std::vector<Owner> owners_of(const codec::PreemptionArgs::Victims& victims) {
+  std::vector<Owner> owners;
+  for (const auto& uid : victims.uids) owners.push_back({OwnerKind::kPod, uid});
+  return owners;
+}
+
+}  // namespace
+
+std::string PreemptVerb::answer(std::string_view call) const {
+  auto args = codec::parse_preemption_args(call);
+  if (!args) return codec::preemption_result({});
+  const auto parts = codec::requests_of(args->pod, world_.settings);
+  if (!parts) return codec::preemption_result({});
+  if (parts->empty()) return codec::preemption_result(args->nodes);
+  const Owner owner{OwnerKind::kPod, args->pod.uid};
+  const auto cluster = world_.model.snapshot();
+  const auto rules = world_.rules();
+  const auto policy = policy_of(*rules, args->pod);
+  keep_where_room_is_made(*cluster, owner, &args->nodes);
+  const auto ask = [&](const std::string& name, const Nodes::mapped_type& victims, const Standing& standing) {
+    const auto node = cluster->find(name);
+    if (node == cluster->end()) return ProposalAnswer{};
+    return correct_proposal(*node->second, name, owner, *parts, args->priority,
+                            *policy.on(node->second->labels).card, owners_of(victims), standing);
+  };
+  const auto standing = standing_of(world_.model, {});
+  std::optional<Standing> with_budgets;
+  for (auto at = args->nodes.begin(); at != args->nodes.end();) {
+    auto& [name, victims] = *at;
+    auto answer = ask(name, victims, standing);
+    if (answer.word == ProposalWord::kOthersFirst && !with_budgets) {
+      const auto budgets = world_.budgets();
+      if (!budgets) {
+        world_.log.warn("nobody is evicted for cards: the disruption budgets cannot be read",
+                        {{"error", budgets.error().what}});
+      }
+      // Without them nobody may be asked to go.
+      with_budgets = budgets ? standing_of(world_.model, *budgets)
+                             : standing_of(world_.model, {}, [](const Owner&) { return true; });
+    }
+    if (answer.word == ProposalWord::kOthersFirst) answer = ask(name, victims, *with_budgets);
+    if (answer.word == ProposalWord::kOthersFirst) {
+      victims = {};
+      for (const Owner& victim : answer.victims) victims.uids.push_back(victim.uid);
+    }
+    at = answer.word == ProposalWord::kInVain ? args->nodes.erase(at) : std::next(at);
+  }
+  if (!args->nodes.empty() && world_.at_work) world_.at_work(owner);
+  return codec::preemption_result(args->nodes);
+}
+
+}  // namespace carve::control

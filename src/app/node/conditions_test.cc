@@ -1,0 +1,181 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <thread>
+
+#include "app/doors/testing/fake_node_slices.h"
+#include "app/node/node_report.h"
+#include "port/testing/fake_kube_api.h"
+
+// Every condition of a Node, from where its trouble shows to what the API server has: it turns on, with cause and fix,
+// and it heals.
+namespace carve::node {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+constexpr const char* kPath = "/api/v1/nodes/n1";
+constexpr const char* kClass = "/apis/resource.k8s.io/v1/deviceclasses/c";
+
+/// Slices with troubles that a test sets.
+class TroubledSlices final : public NodeSlices {
+ public:
+  Result<std::string> promise_device() override { return real.promise_device(); }
+  Result<Prepared> prepare(const PrepareRequest& request) override { return real.prepare(request); }
+  Result<void> unprepare(const Owner& owner) override { return real.unprepare(owner); }
+  [[nodiscard]] std::vector<Slice> held() const override { return real.held(); }
+  [[nodiscard]] GpuInventory cards() const override { return real.cards(); }
+  [[nodiscard]] NodeTroubles troubles() const override { return now; }
+  doors::FakeNodeSlices real{doors::some_cards(1)};
+  NodeTroubles now;
+};
+
+class SetRuntime final : public ContainerRuntime {
+ public:
+  Result<RuntimeFacts> ask() override { return facts; }
+  RuntimeFacts facts{"containerd", "2.3.7", true, {"/var/run/cdi"}};
+};
+
+struct World {
+  carve::testing::FakeKubeApi kube;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  TroubledSlices slices;
+  doors::NodePods pods{"n1", kube};
+  doors::Notices notices{kube, "n1", clock, log};
+  SetRuntime runtime;
+  std::string not_published;
+  std::map<std::string, std::size_t> plugins;
+  NodeReport report{"n1", {.slices = slices,
+                           .api = kube,
+                           .pods = pods,
+                           .notices = notices,
+                           .runtime = runtime,
+                           .clock = clock,
+                           .log = log,
+                           .cdi_dir = "/var/run/cdi",
+                           .totals = {"elasticgpu.io/gpu-core"},
+                           .not_published = [this] { return not_published; },
+                           .plugins = [this] { return plugins; }}};
+  std::jthread node_watch;
+  std::jthread gpu_watch;
+
+  World() {
+    kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u"},"status":{"conditions":[]}})");
+    node_watch = std::jthread([this](const std::stop_token& stop) { report.run_node_watch(stop); });
+    gpu_watch = std::jthread([this](const std::stop_token& stop) { report.run_gpu_watch(stop); });
+    EXPECT_TRUE(kube.wait_watches(2, 5s));
+  }
+  /// Long enough for whatever is looked at seldom.
+  void settle() {
+    for (int i = 0; i < 100; ++i) {
+      clock.advance(200ms);
+      report.step();
+      EXPECT_TRUE(kube.wait_watches(2, 5s));
+    }
+  }
+  std::map<std::string, codec::NodeCondition> said() {
+    return codec::parse_node_object(*kube.object(kPath))->conditions;
+  }
+  void pod(const std::string& waiting) {
+    pods.change({KubeChange::Kind::kPut,
+                 R"({"metadata":{"namespace":"s","name":"p","uid":"p"},"spec":{"nodeName":"n1"},"status":{"phase":)"
+                 R"("Pending","containerStatuses":[{"name":"main","state":{)" +
+                     waiting + "}}]}}"});
+  }
+};
+
+struct Case {
+  const char* type;
+  const char* cause;  // a part of what it must say
+  std::function<void(World&)> trouble;
+  std::function<void(World&)> cure;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"RuntimeWithoutCDI", "enable_cdi", [](World& w) { w.runtime.facts.cdi = false; },
+       [](World& w) { w.runtime.facts.cdi = true; }},
+      {"GPUDriverAbsent", "no libnvidia-ml",
+       [](World& w) { w.slices.now.gpu = GpuState::kAbsent, w.slices.now.gpu_reason = "no libnvidia-ml"; },
+       [](World& w) { w.slices.now = {}; }},
+      {"GPUDriverHanging", "did not answer",
+       [](World& w) { w.slices.now.gpu = GpuState::kHanging, w.slices.now.gpu_reason = "NVML did not answer"; },
+       [](World& w) { w.slices.now = {}; }},
+      {"GPUCardUnhealthy", "XID 79", [](World& w) { w.slices.real.set_health(0, {false, "XID 79"}); },
+       [](World& w) { w.slices.real.set_health(0, {}); }},
+      {"GPUArbiterAway", "no answer", [](World& w) { w.slices.now.arbiter = "no answer"; },
+       [](World& w) { w.slices.now = {}; }},
+      {"GPUJournalFailing", "no space", [](World& w) { w.slices.now.journal = "no space left"; },
+       [](World& w) { w.slices.now = {}; }},
+      {"GPULibraryMissing", "libcarve.so", [](World& w) { w.slices.now.library = "libcarve.so: not found"; },
+       [](World& w) { w.slices.now = {}; }},
+      {"GPUSlicesNotPublished", "forbidden", [](World& w) { w.not_published = "ResourceSlice: forbidden"; },
+       [](World& w) { w.not_published.clear(); }},
+      {"GPUStartsRefused", "no record", [](World& w) { w.notices.refused("p", "pod s/p: no record. make it anew"); },
+       [](World& w) { w.notices.settled("p"); }},
+      {"GPUDevicesUnresolved", "s/p/main",
+       [](World& w) {
+         w.pod(R"("waiting":{"reason":"CreateContainerError","message":"CDI device injection failed: )"
+               R"(unresolvable CDI devices carve.elasticgpu.io/slice=s-1"})");
+       },
+       [](World& w) { w.pod(R"("running":{})"); }},
+      {"GPUTotalsWithheld", "elasticgpu.io/gpu-core",
+       [](World& w) {
+         w.kube.put(kClass, R"({"metadata":{"name":"c"},"spec":{"extendedResourceName":"elasticgpu.io/gpu-core"}})");
+       },
+       [](World& w) { w.kube.erase(kClass); }},
+      {"ConflictingPlugin", "elasticgpu.io/gpu-core", [](World& w) { w.plugins = {{"elasticgpu.io/gpu-core", 8}}; },
+       [](World& w) { w.plugins.clear(); }},
+  };
+  return all;
+}
+
+TEST(Conditions, EachTurnsOnWithCauseAndFixAndHealsAndNoOtherDoes) {
+  for (const auto& one : cases()) {
+    SCOPED_TRACE(one.type);
+    World world;
+    world.settle();
+    for (const auto& [type, condition] : world.said()) EXPECT_FALSE(condition.on) << type;
+    one.trouble(world);
+    world.settle();
+    int on = 0;
+    for (const auto& [type, condition] : world.said()) on += condition.on ? 1 : 0;
+    EXPECT_EQ(on, 1);
+    const auto told = world.said()[one.type];
+    EXPECT_TRUE(told.on);
+    EXPECT_THAT(told.message, HasSubstr(one.cause));
+    EXPECT_THAT(told.message, ::testing::ContainsRegex("[;:,.] [^ ]+ [^ ]+ [^ ]+"));  // and a fix behind it
+    EXPECT_NE(told.reason, "");
+    one.cure(world);
+    world.settle();
+    ASSERT_TRUE(world.said().contains(one.type));
+    EXPECT_FALSE(world.said()[one.type].on);
+  }
+}
+
+/// The API server refuses a type that the policy does not list, and this table has each that there is.
+TEST(Conditions, TheTableThePolicyAndTheAgentHaveTheSameOnes) {
+  std::set<std::string> agents = {std::string(codec::kAgentLeaving)};  // presence_test.cc turns that one on and off
+  for (const auto& one : conditions_of({})) agents.insert(one.type);
+  std::set<std::string> table = {std::string(codec::kAgentLeaving)};
+  for (const auto& one : cases()) table.insert(one.type);
+  EXPECT_EQ(table, agents);
+  std::ifstream file(CARVE_AGENT_POLICY);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const auto begin = text.find("- name: conditions");
+  ASSERT_NE(begin, std::string::npos);
+  const auto list = text.substr(begin, text.find("- name: totals") - begin);
+  const std::regex quoted("'([A-Za-z]+)'");
+  std::set<std::string> policy;
+  for (auto at = std::sregex_iterator(list.begin(), list.end(), quoted); at != std::sregex_iterator(); ++at)
+    policy.insert((*at)[1]);
+  EXPECT_EQ(policy, agents);
+}
+
+}  // namespace
+}  // namespace carve::node

@@ -1,0 +1,105 @@
+#include "app/node/departure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace carve::node {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// Time passes when somebody waits for it, and by nothing else.
+class PassingClock final : public Clock {
+ public:
+  [[nodiscard]] Time now() const override { return now_; }
+  [[nodiscard]] WallTime wall_now() const override { return {}; }
+  bool sleep_until(Time deadline, const std::stop_token&) override {
+    now_ = std::max(now_, deadline);
+    return true;
+  }
+
+ private:
+  Time now_{1h};
+};
+
+class DepartureTest : public ::testing::Test {
+ protected:
+  /// How long it takes from the word on.
+  Clock::Duration leave() {
+    const auto begun = clock.now();
+    const Departure departure{[&] { return said && clock.now() - begun >= *said; },
+                              [&] { return unfinished(clock.now() - begun); }, heeded};
+    left = departure.wait(clock);
+    return clock.now() - begun;
+  }
+  static std::function<std::vector<std::string>(Clock::Duration)> open_between(Clock::Duration from,
+                                                                               Clock::Duration until) {
+    return [=](Clock::Duration at) {
+      return at >= from && at < until ? std::vector<std::string>{"pod s/p"} : std::vector<std::string>();
+    };
+  }
+
+  PassingClock clock;
+  std::optional<Clock::Duration> said = 200ms;  // after the beginning; nullopt: never
+  std::function<std::vector<std::string>(Clock::Duration)> unfinished = open_between(0s, 0s);
+  bool heeded = true;
+  std::vector<std::string> left;
+};
+
+TEST_F(DepartureTest, WhoeverSendsPodsHasTheTimeToHearOfIt) {
+  EXPECT_EQ(leave(), 200ms + Departure::kQuiet);
+  EXPECT_THAT(left, IsEmpty());
+}
+
+TEST_F(DepartureTest, WithoutAControlNobodyIsWaitedForButThoseWhoAreHere) {
+  heeded = false;
+  said.reset();
+  EXPECT_EQ(leave(), 0ms);
+  unfinished = open_between(0s, 5s);
+  EXPECT_EQ(leave(), 5s);
+}
+
+TEST_F(DepartureTest, WhatWasSentBeforeIsBegunFirst) {
+  unfinished = open_between(0s, 5s);
+  EXPECT_EQ(leave(), 5s + Departure::kQuiet);
+  EXPECT_THAT(left, IsEmpty());
+}
+
+TEST_F(DepartureTest, WhoeverComesLateBeginsTheQuietTimeAnew) {
+  unfinished = open_between(2s, 3s);  // bound by a control that had not heard yet
+  EXPECT_EQ(leave(), 3s + Departure::kQuiet);
+}
+
+TEST_F(DepartureTest, WhatNeverBeginsIsNotWaitedForForEver) {
+  unfinished = open_between(0s, 1h);
+  EXPECT_EQ(leave(), Departure::kMost);
+  EXPECT_THAT(left, ElementsAre("pod s/p"));
+}
+
+TEST_F(DepartureTest, AServerThatIsAwayIsNotWaitedForLong) {
+  said.reset();
+  EXPECT_EQ(leave(), Departure::kUnsaid);
+  EXPECT_THAT(left, IsEmpty());
+  unfinished = open_between(0s, 6s);  // what was sent before it went is begun all the same
+  EXPECT_EQ(leave(), 6s);
+  unfinished = open_between(0s, 1h);
+  EXPECT_EQ(leave(), Departure::kMost);
+  EXPECT_THAT(left, SizeIs(1));
+}
+
+TEST_F(DepartureTest, TheWordThatComesLateIsHeardStill) {
+  said = 2900ms;
+  EXPECT_EQ(leave(), 2900ms + Departure::kQuiet);
+}
+
+TEST_F(DepartureTest, ItEndsWellBeforeTheKubeletKills) {
+  constexpr auto kCall = 10s;   // of the API client: one that is on its way when the agent ends
+  constexpr auto kGrace = 30s;  // deploy/agent.yaml
+  EXPECT_LT(Departure::kMost + kCall + 5s, kGrace);
+}
+
+}  // namespace
+}  // namespace carve::node

@@ -1,0 +1,173 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "app/doors/testing/fake_node_slices.h"
+#include "app/node/node_report.h"
+#include "port/testing/fake_kube_api.h"
+
+// What the Node says of its agent: that it is about to end, and that the next one serves.
+namespace carve::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kPath = "/api/v1/nodes/n1";
+
+class NoRuntime final : public ContainerRuntime {
+ public:
+  Result<RuntimeFacts> ask() override { return fail(Code::kNotFound, "none"); }
+};
+
+class Presence : public ::testing::Test {
+ protected:
+  Presence() { kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u"},"status":{"conditions":[]}})"); }
+  ~Presence() override { watch.request_stop(); }
+  void hear() {
+    if (!watch.joinable())
+      watch = std::jthread([this](const std::stop_token& stop) { report.run_node_watch(stop); });
+    ASSERT_TRUE(kube.wait_watches(1, 5s));
+  }
+  void step() {
+    clock.advance(200ms);
+    report.step();
+    EXPECT_TRUE(!watch.joinable() || kube.wait_watches(1, 5s));
+  }
+  /// "True", "False", or empty: it says nothing.
+  std::string said() {
+    const auto node = codec::parse_node_object(*kube.object(kPath));
+    const auto found = node->conditions.find(std::string(codec::kAgentLeaving));
+    return found == node->conditions.end() ? "" : found->second.on ? "True" : "False";
+  }
+  void an_earlier_agent_left() {
+    kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u"},"status":{"conditions":[)"
+                    R"({"type":"GPUAgentLeaving","status":"True","reason":"AgentToldToEnd"}]}})");
+  }
+
+  carve::testing::FakeKubeApi kube;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  doors::FakeNodeSlices slices{doors::some_cards(1)};
+  doors::NodePods pods{"n1", kube};
+  doors::Notices notices{kube, "n1", clock, log};
+  NoRuntime runtime;
+  bool serves = true;
+  NodeReport report{"n1", {.slices = slices,
+                           .api = kube,
+                           .pods = pods,
+                           .notices = notices,
+                           .runtime = runtime,
+                           .clock = clock,
+                           .log = log,
+                           .cdi_dir = "/var/run/cdi",
+                           .totals = {},
+                           .not_published = {},
+                           .plugins = {},
+                           .serves = [this] { return serves; }}};
+  std::jthread watch;
+};
+
+TEST_F(Presence, WhoNeverLeftSaysNothing) {
+  hear();
+  step();
+  EXPECT_EQ(said(), "");
+}
+
+TEST_F(Presence, TheWordIsSaidAtOnceAndThenItIsKnown) {
+  hear();
+  step();
+  EXPECT_FALSE(report.said_leaving());
+  report.leave();
+  step();
+  EXPECT_EQ(said(), "True");
+  EXPECT_TRUE(report.said_leaving());
+  for (int i = 0; i < 60; ++i) step();  // the whole comparison, too
+  EXPECT_EQ(said(), "True");
+}
+
+TEST_F(Presence, TheNextAgentTakesItBackWhenItServesAndNotBefore) {
+  an_earlier_agent_left();
+  serves = false;
+  hear();
+  for (int i = 0; i < 60; ++i) step();
+  EXPECT_EQ(said(), "True");
+  serves = true;
+  step();
+  EXPECT_EQ(said(), "False");
+}
+
+TEST_F(Presence, SomebodyElsesWordDoesNotStayWhileThisOneServes) {
+  hear();
+  step();
+  an_earlier_agent_left();
+  hear();
+  for (int i = 0; i < 60; ++i) step();
+  EXPECT_EQ(said(), "False");
+}
+
+TEST_F(Presence, AnApiServerThatIsAwayIsAskedAgain) {
+  hear();
+  step();
+  report.leave();
+  kube.fail_next({.verb = "patch", .path = kPath, .times = 2});
+  step();
+  EXPECT_FALSE(report.said_leaving());
+  for (int i = 0; i < 10; ++i) step();
+  EXPECT_TRUE(report.said_leaving());
+  EXPECT_EQ(said(), "True");
+}
+
+/// The events that were written: their bodies.
+std::vector<std::string> events_of(const carve::testing::FakeKubeApi& kube) {
+  std::vector<std::string> found;
+  for (const auto& write : kube.writes()) {
+    if (write.path.find("/events") != std::string::npos) found.push_back(write.body);
+  }
+  return found;
+}
+
+TEST_F(Presence, AnApiServerThatWasAwayIsOneEventThatIsCounted) {
+  kube.answer("/version", "{}");
+  hear();
+  step();
+  for (int time = 1; time <= 2; ++time) {
+    kube.set_away(true);
+    for (int i = 0; i < 300; ++i) {  // a minute
+      clock.advance(200ms);
+      report.step();
+    }
+    notices.flush();
+    kube.set_away(false);
+    hear();
+    for (int i = 0; i < 110; ++i) step();
+    notices.flush();
+    const auto events = events_of(kube);
+    ASSERT_EQ(events.size(), static_cast<std::size_t>(time));
+    EXPECT_THAT(events.back(), ::testing::HasSubstr(R"("kind":"Node","namespace":"","name":"n1")"));
+    EXPECT_THAT(events.back(), ::testing::ContainsRegex("API server was away for [45][0-9] s"));
+    EXPECT_THAT(events.back(), ::testing::HasSubstr(R"("count":)" + std::to_string(time)));
+  }
+}
+
+TEST_F(Presence, OneThatStumblesIsNone) {
+  kube.answer("/version", "{}");
+  hear();
+  step();
+  kube.fail_next({.verb = "get", .path = "/version", .times = 1});
+  for (int i = 0; i < 300; ++i) step();
+  notices.flush();
+  EXPECT_EQ(events_of(kube).size(), 0U);
+}
+
+TEST_F(Presence, ANodeThatWasNotHeardOfIsToldLater) {
+  report.leave();
+  step();
+  EXPECT_FALSE(report.said_leaving());
+  hear();
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(said(), "True");
+}
+
+}  // namespace
+}  // namespace carve::node

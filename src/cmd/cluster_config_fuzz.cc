@@ -1,0 +1,19 @@
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cmd/cluster_config.h"
+
+// Whatever cluster.conf says: settings of which each is legal, or an error that names file and line.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const auto config = carve::cmd::parse_cluster_config(text, "cluster.conf");
+  if (!config) {
+    if (config.error().what.find("cluster.conf:") == std::string::npos) __builtin_trap();
+    return 0;
+  }
+  const bool doors = config->doors == "dra" || config->doors == "slots" || config->doors == "dra,slots";
+  if (!doors || config->policy.empty() || config->totals().empty()) __builtin_trap();
+  if (config->gpushare_unit != carve::Bytes::gib(1) && config->gpushare_unit != carve::Bytes::mib(1)) __builtin_trap();
+  return 0;
+}

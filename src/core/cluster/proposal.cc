@@ -1,0 +1,86 @@
+#include "core/cluster/proposal.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace carve {
+namespace {
+
+/// Those of the proposed who hold something, the most important first; who is not known as one who may be asked is so
+/// important as nobody.
+std::vector<Holder> holders_among(const std::vector<Owner>& proposed, const std::vector<Holder>& known,
+                                  const Ledger& ledger) {
+  std::vector<Holder> found;
+  for (const Owner& owner : proposed) {
+    if (ledger.slices_of(owner).empty()) continue;
+    const auto holder = std::find_if(known.begin(), known.end(), [&](const Holder& one) { return one.owner == owner; });
+    found.push_back(holder == known.end() ? Holder{owner, INT32_MIN} : *holder);
+  }
+  std::sort(found.begin(), found.end(), [](const Holder& a, const Holder& b) {
+    return std::tuple(-std::int64_t{a.priority}, a.started, a.owner) <
+           std::tuple(-std::int64_t{b.priority}, b.started, b.owner);
+  });
+  return found;
+}
+
+Ledger without(Ledger ledger, const std::vector<Holder>& gone) {
+  for (const Holder& holder : gone) ledger.remove_owner(holder.owner);
+  return ledger;
+}
+
+void count_down(const Holder& holder, std::vector<std::int64_t>* allowed) {
+  for (const std::size_t budget : holder.budgets) {
+    (*allowed)[budget] = std::max<std::int64_t>(0, (*allowed)[budget] - 1);
+  }
+}
+
+std::size_t violations(const std::vector<Holder>& victims, const std::vector<std::int64_t>& allowed) {
+  std::vector<const Holder*> all;
+  for (const Holder& victim : victims) all.push_back(&victim);
+  return cost_of(all, allowed).violations;
+}
+
+}  // namespace
+
+ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, const Owner& owner,
+                                const std::vector<PartRequest>& parts, std::int32_t priority, const PolicyRow& policy,
+                                const std::vector<Owner>& proposed, const Standing& standing) {
+  if (!node.closed.empty()) return {};  // nobody new is sent there, whoever goes
+  if (std::binary_search(node.reserved.begin(), node.reserved.end(), owner)) return {ProposalWord::kStands, {}};
+  const SeenLedger seen(node, owner, priority);
+  Ledger now = *seen;
+  for (const Owner& one : standing.going) now.remove_owner(one);
+  const auto fits = [&](const Ledger& ledger) {
+    return place_pod(ledger, node.links, owner, parts, policy).has_value();
+  };
+  static const std::vector<Holder> kNobody;
+  const auto there = standing.holders.find(name);
+  const auto& known = there == standing.holders.end() ? kNobody : there->second;
+  std::vector<Holder> named = holders_among(proposed, known, now);
+  const Ledger rest = without(now, named);
+  if (fits(rest)) return {ProposalWord::kStands, {}};
+
+  std::vector<Holder> others;
+  for (const Holder& holder : known) {
+    if (std::find(proposed.begin(), proposed.end(), holder.owner) == proposed.end()) others.push_back(holder);
+  }
+  auto allowed = standing.allowed;
+  for (const Holder& holder : named) count_down(holder, &allowed);
+  const auto plan = choose_victims(rest, node.links, owner, parts, policy, priority, others, allowed);
+  if (!plan || plan->victims.empty()) return {};
+  // Of the proposed, only those go now whose cards are needed; the most important stay first.
+  std::vector<Holder> go = plan->victims;
+  while (!named.empty()) {
+    const Holder one = named.front();
+    named.erase(named.begin());
+    if (!fits(without(without(now, go), named))) go.push_back(one);
+  }
+  if (violations(go, standing.allowed) > 0) return {};
+  ProposalAnswer answer{ProposalWord::kOthersFirst, {}};
+  for (const Holder& victim : go) answer.victims.push_back(victim.owner);
+  std::sort(answer.victims.begin(), answer.victims.end());
+  return answer;
+}
+
+}  // namespace carve

@@ -1,0 +1,191 @@
+#include "core/cluster/proposal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace carve {
+namespace {
+
+using ::testing::ElementsAre;
+
+const Owner kPod{OwnerKind::kPod, "pod"};
+
+Owner owner(const std::string& uid) { return {OwnerKind::kPod, uid}; }
+
+class ProposalTest : public testing::Test {
+ protected:
+  ProposalTest() {
+    for (const auto* id : {"GPU-0", "GPU-1"}) {
+      Card card;
+      card.id = CardId(id);
+      card.memory = Bytes::gib(16);
+      EXPECT_TRUE(node.ledger.put_card(card));
+    }
+  }
+  void holds(const std::string& uid, const std::string& card, std::uint64_t gib, std::int32_t priority = 0,
+             std::vector<std::size_t> budgets = {}) {
+    ASSERT_TRUE(node.ledger.add({Slice{owner(uid), "c", CardId(card), Bytes::gib(gib), CoreShare(1)}}));
+    standing.holders["n"].push_back({owner(uid), priority, 0, std::move(budgets)});
+  }
+  ProposalAnswer correct(std::uint64_t gib, const std::vector<Owner>& proposed, std::uint32_t cards = 1) {
+    Request request;
+    request.count = cards;
+    request.memory = MemoryAsk::of(Bytes::gib(gib));
+    request.compute = CoreShare(1);
+    return correct_proposal(node, "n", kPod, {{"c", Phase::kRun, request, ""}}, 10, kPolicies[0], proposed, standing);
+  }
+  NodeState node;
+  Standing standing;
+};
+
+TEST_F(ProposalTest, WhereCardsLackNothingThenItStands) {
+  holds("a", "GPU-0", 16);
+  holds("b", "GPU-1", 8);
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kStands) << "there is room as it is";
+  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}).word, ProposalWord::kStands) << "there is once they have gone";
+  standing.going = {owner("b")};
+  EXPECT_EQ(correct(16, {owner("cpu")}).word, ProposalWord::kStands) << "somebody goes anyway";
+  node.reserved = {kPod};
+  EXPECT_EQ(correct(17, {}).word, ProposalWord::kStands) << "its room is set aside";
+  node.closed = "its agent is being replaced";
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
+}
+
+TEST_F(ProposalTest, WhomTheCardsNeedGoFirstAndNobodyElse) {
+  holds("a", "GPU-0", 16);
+  holds("b", "GPU-1", 16, 20);
+  const auto answer = correct(8, {owner("cpu")});
+  EXPECT_EQ(answer.word, ProposalWord::kOthersFirst);
+  EXPECT_THAT(answer.victims, ElementsAre(owner("a"))) << "whether the other one has to go is seen when it has gone";
+}
+
+TEST_F(ProposalTest, OfTheProposedThoseGoTooWhoseCardsAreNeeded) {
+  holds("a", "GPU-0", 16);
+  holds("b", "GPU-1", 16);
+  EXPECT_THAT(correct(16, {owner("b"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
+}
+
+TEST_F(ProposalTest, WhereCardsCannotBecomeFreeNobodyGoes) {
+  holds("a", "GPU-0", 16, 10);
+  holds("b", "GPU-1", 16, 11);
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain) << "equals stay";
+  EXPECT_EQ(correct(17, {owner("a"), owner("b")}).word, ProposalWord::kInVain) << "no card is so large";
+}
+
+TEST_F(ProposalTest, ABudgetProtectsWhomOnlyTheCardsNeed) {
+  holds("a", "GPU-0", 16, 0, {0});
+  holds("b", "GPU-1", 16, 5, {1});
+  standing.allowed = {0, 1};
+  EXPECT_THAT(correct(16, {owner("cpu")}).victims, ElementsAre(owner("b")));
+  standing.allowed = {0, 0};
+  EXPECT_EQ(correct(16, {owner("cpu")}).word, ProposalWord::kInVain);
+  EXPECT_EQ(correct(16, {owner("a")}).word, ProposalWord::kStands) << "kube-scheduler's own choice is its own matter";
+}
+
+TEST_F(ProposalTest, RoomThatIsHeldForSomebodyElseIsNotTaken) {
+  holds("a", "GPU-0", 16);
+  holds("b", "GPU-1", 16, 20);
+  const Slice kept{owner("first"), "c", CardId("GPU-0"), Bytes::gib(16), CoreShare(1)};
+  node.holds = {{kept.owner, 10, {kept}, {owner("a")}}};
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
+}
+
+struct Case {
+  NodeState node;
+  Standing standing;
+  std::vector<PartRequest> parts;
+  std::vector<Owner> proposed;
+
+  [[nodiscard]] bool fits_without(const std::vector<Owner>& gone) const {
+    Ledger rest = node.ledger;
+    for (const Owner& one : standing.going) rest.remove_owner(one);
+    for (const Owner& one : gone) rest.remove_owner(one);
+    return place_pod(rest, node.links, kPod, parts, kPolicies[0]).has_value();
+  }
+};
+
+Request arbitrary_request(std::mt19937& random) {
+  Request request;
+  if (random() % 3 == 0) return whole_cards(1 + static_cast<std::uint32_t>(random() % 2));
+  request.count = 1 + static_cast<std::uint32_t>(random() % 2);
+  request.memory = MemoryAsk::of(Bytes::gib(1 + random() % 8));
+  request.compute = CoreShare(1 + static_cast<std::uint32_t>(random() % 60));
+  return request;
+}
+
+Case arbitrary_case(unsigned seed) {
+  std::mt19937 random(seed);
+  Case made;
+  const auto cards = 1 + random() % 3;
+  for (unsigned i = 0; i < cards; ++i) {
+    Card card;
+    card.id = CardId("GPU-" + std::to_string(i));
+    card.memory = Bytes::gib(8);
+    EXPECT_TRUE(made.node.ledger.put_card(card));
+  }
+  if (random() % 2 == 0) made.standing.allowed = {static_cast<std::int64_t>(random() % 3)};
+  for (unsigned i = 0; i < 7; ++i) {
+    Holder holder{owner("h" + std::to_string(i)), static_cast<std::int32_t>(random() % 7),
+                  static_cast<std::int64_t>(random() % 5), {}};
+    const auto placed = place_pod(made.node.ledger, made.node.links, holder.owner,
+                                  {{"c", Phase::kRun, arbitrary_request(random), ""}}, kPolicies[random() % 2]);
+    if (!placed) continue;
+    EXPECT_TRUE(made.node.ledger.add(*placed));
+    if (random() % 8 == 0) {
+      made.standing.going.insert(holder.owner);
+      continue;
+    }
+    if (!made.standing.allowed.empty() && random() % 3 == 0) holder.budgets = {0};
+    if (holder.priority < 5 && random() % 3 == 0) made.proposed.push_back(holder.owner);
+    made.standing.holders["n"].push_back(holder);
+  }
+  made.proposed.push_back(owner("cpu"));
+  made.parts = {{"c", Phase::kRun, arbitrary_request(random), ""}};
+  return made;
+}
+
+TEST(ProposalProperty, EnoughGoNobodyInVainAndBudgetsAreKept) {
+  int words[3] = {};
+  for (unsigned seed = 0; seed < 4000; ++seed) {
+    const Case made = arbitrary_case(seed);
+    const auto answer =
+        correct_proposal(made.node, "n", kPod, made.parts, 5, kPolicies[0], made.proposed, made.standing);
+    ++words[static_cast<int>(answer.word)];
+    const auto there = made.standing.holders.find("n");
+    std::vector<Holder> known;
+    if (there != made.standing.holders.end()) known = there->second;
+    if (answer.word == ProposalWord::kStands) {
+      ASSERT_TRUE(made.fits_without(made.proposed)) << "seed " << seed;
+      continue;
+    }
+    ASSERT_FALSE(made.fits_without(made.proposed)) << "seed " << seed;
+    if (answer.word == ProposalWord::kInVain) {
+      auto all = made.proposed;
+      for (const Holder& one : known) {
+        if (one.priority < 5) all.push_back(one.owner);
+      }
+      ASSERT_TRUE(!made.fits_without(all) || !made.standing.allowed.empty()) << "seed " << seed;
+      continue;
+    }
+    ASSERT_TRUE(made.fits_without(answer.victims)) << "seed " << seed;
+    std::vector<const Holder*> victims;
+    for (const Owner& victim : answer.victims) {
+      const auto holder =
+          std::find_if(known.begin(), known.end(), [&](const Holder& one) { return one.owner == victim; });
+      ASSERT_NE(holder, known.end()) << "seed " << seed << ": " << victim.uid << " is going, or nobody knows it";
+      ASSERT_LT(holder->priority, 5) << "seed " << seed;
+      victims.push_back(&*holder);
+      auto others = answer.victims;
+      others.erase(std::find(others.begin(), others.end(), victim));
+      ASSERT_FALSE(made.fits_without(others)) << "seed " << seed << ": " << victim.uid << " goes in vain";
+    }
+    ASSERT_EQ(cost_of(victims, made.standing.allowed).violations, 0U) << "seed " << seed;
+  }
+  for (const int count : words) EXPECT_GT(count, 200) << "too little happened";
+}
+
+}  // namespace
+}  // namespace carve

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""A document that says how many attacks there are says as many as the attack table has. That each came out as a document
+says is compared where the attacks run (tests/attacks/attack_table.py); the judge of the node is tried here."""
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "attacks"))
+import attack_table  # noqa: E402
+
+
+class Counts(unittest.TestCase):
+    def test_no_document_says_another_number(self):
+        texts = attack_table.documents()
+        self.assertGreater(len(texts), 10)
+        must = sum(wanted == "held" for wanted in attack_table.ATTACKS.values())
+        for name, attacks, held, caught in attack_table.claims(texts):
+            self.assertEqual(attacks, len(attack_table.ATTACKS), name)
+            if held is not None:
+                self.assertEqual(held + caught, attacks, name)
+                self.assertGreaterEqual(held, must, name)
+
+    def test_a_number_is_found_wherever_it_stands(self):
+        said = attack_table.claims({"a": "none", "b": "| no; 20 attacks: 16 held, 4 caught | 7 attacks.", "c": "1 attacks"})
+        self.assertEqual(said, [("b", 20, 16, 4), ("b", 7, None, None), ("c", 1, None, None)])
+
+    def test_harm_to_the_node_is_seen(self):
+        class Node:
+            """Two processes that live (this one), and what the agent says of the arbiter."""
+            pids, says = {"arbiter": os.getpid(), "agent": os.getpid()}, "ok"
+
+            def pid_of(self, service):
+                return self.pids[service]
+
+            def view(self):
+                return {"arbiter_state": self.says}
+        table = attack_table.Table(Node())
+        before = table.node()
+        self.assertTrue(table.node_is_well(before))
+        self.assertFalse(table.node_is_well((1, os.getpid())), "another arbiter")
+        table.m.says = "stopped"
+        self.assertFalse(table.node_is_well(before))
+
+
+if __name__ == "__main__":
+    unittest.main()
