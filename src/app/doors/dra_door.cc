@@ -13,6 +13,9 @@ namespace {
 
 constexpr std::string_view kClaims = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}";
 
+// A container is made meanwhile, and the API server has work enough with that; nobody waits to hear that all is well.
+constexpr auto kStartFirst = std::chrono::seconds(2);
+
 std::string claim_path(const std::string& space, const std::string& name) {
   return fmt::format(kClaims, space, name);
 }
@@ -134,6 +137,7 @@ DraCalls::PerClaim<void> DraDoor::unprepare(const std::vector<ClaimRef>& claims)
   PerClaim<void> answers;
   for (const auto& claim : claims) {
     world_.notices.settled(who(claim.uid));
+    world_.notices.drop_later("status of " + who(claim.uid));
     auto done = world_.slices.unprepare({OwnerKind::kClaim, claim.uid});
     if (done) {
       const std::lock_guard lock(mutex_);
@@ -172,22 +176,23 @@ void DraDoor::tell_ready(const codec::Claim& claim, const std::vector<PlannedPar
                        to_canonical(slice.memory), slice.compute.hundredths(), slice.whole)});
     }
   }
-  if (!all_known) post_status(claim, devices);
+  if (!all_known) post_status(claim, devices, kStartFirst);
 }
 
 /// Opaque parameters that a client wrote with blanks in them make the server (1.36) take every JSON patch of
 /// this status for a change of the allocation, and refuse it; the event on the pod says the same then.
-void DraDoor::post_status(const codec::Claim& claim,
-                          const std::vector<codec::DeviceStatus>& devices) {
-  world_.notices.post(
-      "claim status",
+void DraDoor::post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices,
+                          Clock::Duration after) {
+  world_.notices.post_later(
+      "status of " + who(claim.uid), after, "claim status",
       [path = claim_path(claim.space, claim.name) + "/status",
        body = codec::claim_status_body(claim, devices, rfc3339(world_.clock.wall_now()))](
           KubeApi& api) -> Result<void> {
-        CARVE_TRY(const auto written,
-                  api.patch(path, KubePatch::kApply, body,
-                            {{"fieldManager", "carve-agent"}, {"force", "true"}}));
-        static_cast<void>(written);
+        const auto written =
+            api.patch(path, KubePatch::kApply, body, {{"fieldManager", "carve-agent"}, {"force", "true"}});
+        // The claim is gone, or another has its name by now.
+        if (!written && written.error().code != Code::kNotFound && written.error().code != Code::kAborted)
+          return tl::unexpected(written.error());
         return {};
       });
 }
@@ -208,7 +213,7 @@ void DraDoor::tell_not_ready(const codec::Claim& claim, const std::string& messa
     if (told == message) return;
     told = message;
   }
-  post_status(claim, devices);
+  post_status(claim, devices, {});
 }
 
 void DraDoor::tell_users(const codec::Claim& claim, const std::string& message) {

@@ -42,7 +42,8 @@ class DraDoor final : public DraCalls {
   Result<std::vector<ClaimDevice>> refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim);
   void tell_users(const codec::Claim& claim, const std::string& message);
   void tell_not_ready(const codec::Claim& claim, const std::string& message);
-  void post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices);
+  void post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices,
+                   Clock::Duration after);
 
   std::string node_;
   World world_;

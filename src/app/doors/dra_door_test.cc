@@ -110,6 +110,39 @@ TEST_F(DraDoorTest, StatusTellsWhatWasPreparedOnce) {
   EXPECT_EQ(kube.writes().size(), 1U);
 }
 
+TEST_F(DraDoorTest, ThatAllIsWellIsWrittenWhenTheContainerHadTimeToStart) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  ASSERT_TRUE(prepare());
+  notices.write_due();
+  EXPECT_TRUE(kube.writes().empty()) << "the API server is busy with the very container";
+  clock.advance(std::chrono::seconds(2));
+  notices.write_due();
+  ASSERT_EQ(kube.writes().size(), 1U);
+  EXPECT_THAT(kube.writes()[0].second, HasSubstr(R"("reason":"Prepared")"));
+  // A refusal is told at once, and nothing older is written over it.
+  ASSERT_TRUE(prepare());
+  kube.put(kPath, claim("u-1", result("g", "gpu-gone", part)) + " ");
+  ASSERT_FALSE(prepare());
+  notices.write_due();
+  clock.advance(std::chrono::seconds(2));
+  notices.write_due();
+  std::vector<std::string> status;
+  for (const auto& [what, body] : kube.writes()) {
+    if (what == std::string("patch ") + kPath + "/status") status.push_back(body);
+  }
+  ASSERT_EQ(status.size(), 2U);
+  EXPECT_THAT(status[1], HasSubstr(R"("reason":"Refused")"));
+}
+
+TEST_F(DraDoorTest, OfAClaimThatIsOverNothingIsWritten) {
+  kube.put(kPath, claim("u-1", result("g", name(0), part)));
+  ASSERT_TRUE(prepare());
+  ASSERT_TRUE(door.unprepare({{"ml", "c", "u-1"}}).at("u-1"));
+  clock.advance(std::chrono::seconds(10));
+  notices.write_due();
+  EXPECT_TRUE(kube.writes().empty());
+}
+
 TEST_F(DraDoorTest, ANamesakeIsSomebodyElse) {
   kube.put(kPath, claim("u-2", result("g", name(0), part)));
   const auto got = prepare("u-1");
@@ -188,7 +221,10 @@ TEST_F(DraDoorTest, HalfAClaimIsTakenBack) {
 TEST_F(DraDoorTest, ARefusedClaimSaysSoInItsStatusAndHeals) {
   kube.put(kPath, claim("u-1", result("g", name(0), part)));
   slices.set_health(0, {false, "XID 79: fallen off the bus"});
-  for (int i = 0; i < 3; ++i) ASSERT_FALSE(prepare());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_FALSE(prepare());
+    notices.write_due();
+  }
   slices.set_health(0, {});
   ASSERT_TRUE(prepare());
   notices.flush();

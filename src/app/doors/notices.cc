@@ -124,6 +124,41 @@ void Notices::post(std::string what, std::function<Result<void>(KubeApi&)> write
   changed_.notify_one();
 }
 
+void Notices::post_later(const std::string& key, Clock::Duration after, std::string what,
+                         std::function<Result<void>(KubeApi&)> write) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (later_.size() < kMaxWaiting || later_.contains(key)) {
+      later_.insert_or_assign(key, Later{{std::move(what), std::move(write)}, clock_.now() + after});
+    } else {
+      push({std::move(what), std::move(write)});
+    }
+  }
+  changed_.notify_one();
+}
+
+void Notices::drop_later(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  later_.erase(key);
+}
+
+Clock::Time Notices::soonest() const {
+  auto first = Clock::Time::max();
+  for (const auto& [key, one] : later_) first = std::min(first, one.due);
+  return first;
+}
+
+void Notices::ripen(Clock::Time now) {
+  for (auto at = later_.begin(); at != later_.end();) {
+    if (at->second.due > now) {
+      ++at;
+      continue;
+    }
+    push(std::move(at->second.job));
+    at = later_.erase(at);
+  }
+}
+
 bool Notices::take(Job* job) {
   const std::lock_guard lock(mutex_);
   if (jobs_.empty()) return false;
@@ -132,21 +167,35 @@ bool Notices::take(Job* job) {
   return true;
 }
 
-void Notices::flush() {
+void Notices::write_due() {
+  {
+    const std::lock_guard lock(mutex_);
+    ripen(clock_.now());
+  }
   for (Job job; take(&job);) {
     if (const auto done = job.write(api_); !done)
       log_.warn("notice not written", {{"what", job.what}, {"error", done.error().what}});
   }
 }
 
+void Notices::flush() {
+  {
+    const std::lock_guard lock(mutex_);
+    ripen(Clock::Time::max());
+  }
+  write_due();
+}
+
 void Notices::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, stop, kCountGap, [this] { return !jobs_.empty(); });
+      const auto now = clock_.now();
+      const auto until = std::min(now + kCountGap, soonest());
+      changed_.wait_for(lock, stop, until - now, [&] { return !jobs_.empty() || soonest() < until; });
     }
     settle_counts(kCountGap);
-    if (!stop.stop_requested()) flush();
+    if (!stop.stop_requested()) write_due();
   }
 }
 

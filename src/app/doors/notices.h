@@ -38,8 +38,16 @@ class Notices {
   [[nodiscard]] std::string refusals();
   /// Anything else to be written; its failure is logged.
   void post(std::string what, std::function<Result<void>(KubeApi&)> write);
+  /// The same when `after` has passed: what nobody waits for should not cost the API server its time while the
+  /// container that it tells of is being made. `key`: what it is about; a later one of the same key takes its place.
+  void post_later(const std::string& key, Clock::Duration after, std::string what,
+                  std::function<Result<void>(KubeApi&)> write);
+  /// What was to be written later about this is not true any more.
+  void drop_later(const std::string& key);
   /// Until `stop`.
   void run(const std::stop_token& stop);
+  /// Writes what is due, on this thread.
+  void write_due();
   /// Writes all that waits, on this thread (tests; before the end).
   void flush();
 
@@ -63,7 +71,13 @@ class Notices {
     Clock::Time first{};
     Clock::Time last{};
   };
+  struct Later {
+    Job job;
+    Clock::Time due{};
+  };
   bool take(Job* job);
+  [[nodiscard]] Clock::Time soonest() const;  // of what waits for its time; under the lock
+  void ripen(Clock::Time now);                // under the lock
   void write_count(Told* told, Clock::Time now);  // under the lock
   void settle_counts(Clock::Duration gap);
   void push(Job job);  // under the lock
@@ -76,6 +90,7 @@ class Notices {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Job> jobs_;
+  std::map<std::string, Later> later_;  // by key
   std::map<std::string, Told> told_;
   std::map<std::string, Refusal> refusals_;  // by who
   std::uint64_t number_ = 0;
