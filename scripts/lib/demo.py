@@ -71,6 +71,14 @@ class Story:
             return alive[0] if alive else None
         return until("the job's process on the card", 20, find)
 
+    def pair(self, *wanted):
+        """Jobs on the card, each the arguments of spin(), started one after the other, and their processes."""
+        jobs, pids = [], []
+        for args in wanted:
+            jobs.append(self.spin(*args))
+            pids.append(self.pid_of(jobs[-1], pids))
+        return jobs, pids
+
     def held_bytes(self, pid):
         return sum(p["explicit_bytes"] for p in self.truth("account")["processes"] if p["pid"] == pid and p["alive"])
 
@@ -85,10 +93,7 @@ def without_carve(story):
     scene(1, "Without Carve: the driver shares as it likes")
     say("Two jobs on one card, promised 30 % and 70 %. The first waits for each of its kernels before the next, as a")
     say("server does that answers requests; the second has always work in its queue, as training does.")
-    jobs = [story.spin("", 6, "--kernel-us", "200", "--sync")]
-    pids = [story.pid_of(jobs[0])]
-    jobs.append(story.spin("", 6))
-    pids.append(story.pid_of(jobs[1], pids))
+    jobs, pids = story.pair(("", 6, "--kernel-us", "200", "--sync"), ("", 6))
     time.sleep(3.2)
     shares = story.delivered(pids, 2)
     say(f"delivered: {shares[0]:.1f} % and {shares[1]:.1f} %: whoever waits starves")
@@ -110,10 +115,7 @@ def without_carve(story):
 def with_carve(story):
     scene(2, "With Carve: 30 and 70 are 30 and 70")
     say("carve run --memory 4Gi --cores 30 -- job    and    carve run --memory 8Gi --cores 70 -- job; both always have work")
-    jobs = [story.spin("--memory 4Gi --cores 30", 8)]
-    pids = [story.pid_of(jobs[0])]
-    jobs.append(story.spin("--memory 8Gi --cores 70", 8))
-    pids.append(story.pid_of(jobs[1], pids))
+    jobs, pids = story.pair(("--memory 4Gi --cores 30", 8), ("--memory 8Gi --cores 70", 8))
     time.sleep(5.2)
     shares = story.delivered(pids, 4)
     print(story.machine.carve("top", "--once")[1])
@@ -122,19 +124,19 @@ def with_carve(story):
     say(f"wanted 30 and 70, delivered {shares[0]:.1f} and {shares[1]:.1f}")
     hold("two saturating jobs get their shares", f"{shares[0]:.1f} / {shares[1]:.1f} of 30 / 70",
          abs(shares[0] - 30) <= 5 and abs(shares[1] - 70) <= 5)
+    the_waiting_one(story)
 
 
 def the_waiting_one(story):
     say("The pair of scene 1 again, now in slices of 30 and 70:")
-    jobs = [story.spin("--memory 4Gi --cores 30 --wait=10s", 6, "--kernel-us", "200", "--sync")]
-    pids = [story.pid_of(jobs[0])]
-    jobs.append(story.spin("--memory 8Gi --cores 70", 6))
-    pids.append(story.pid_of(jobs[1], pids))
+    jobs, pids = story.pair(("--memory 4Gi --cores 30 --wait=10s", 6, "--kernel-us", "200", "--sync"),
+                            ("--memory 8Gi --cores 70", 6))
     time.sleep(4.2)
     shares = story.delivered(pids, 3)
     for job in jobs:
         finish(job)
-    say(f"delivered {shares[0]:.1f} and {shares[1]:.1f}")
+    hold("the same pair in slices", f"{shares[0]:.1f} / {shares[1]:.1f} of 30 / 70",
+         abs(shares[0] - 30) <= 5 and abs(shares[1] - 70) <= 5)
 
 
 def memory_limit(story):
@@ -190,10 +192,7 @@ def killed(story):
 
 def agent_killed(story):
     scene(7, "The agent killed with -9 while two jobs run: shares hold, and it comes back")
-    jobs = [story.spin("--memory 4Gi --cores 30 --wait=10s", 11)]
-    pids = [story.pid_of(jobs[0])]
-    jobs.append(story.spin("--memory 8Gi --cores 70", 11))
-    pids.append(story.pid_of(jobs[1], pids))
+    jobs, pids = story.pair(("--memory 4Gi --cores 30 --wait=10s", 11), ("--memory 8Gi --cores 70", 11))
     time.sleep(2)
     before = story.machine.pid_of("agent")
     os.kill(before, signal.SIGKILL)
@@ -206,11 +205,12 @@ def agent_killed(story):
         except (OSError, ValueError, AssertionError):
             return False
     until("the agent to be back with both slices", 20, back)
+    known = len(story.machine.slices())
     for job in jobs:
         finish(job)
     hold("shares without an agent", f"{shares[0]:.1f} / {shares[1]:.1f} of 30 / 70",
          abs(shares[0] - 30) <= 5 and abs(shares[1] - 70) <= 5)
-    hold("the agent came back and knows both slices", "2 slices", True)
+    hold("the agent came back and knows both slices", f"{known} slices", known == 2)
 
 
 def closing():

@@ -88,7 +88,9 @@ TEST_F(Share, TwoSlicesGetWhatTheyWerePromised) {
   ArbiterProcess arbiter;
   const Case cases[] = {
       {"0.5 ms kernels, 30/70", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 30, 70},
+      {"0.5 ms kernels, 10/90", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 10, 90},
       {"5 ms against 0.5 ms, 50/50", {"--kernel-us", "5000"}, {"--kernel-us", "500"}, 50, 50},
+      {"5 ms kernels, 30/70", {"--kernel-us", "5000"}, {"--kernel-us", "5000"}, 30, 70},
       // A sync loop leaves the card idle between its kernels (2 % alone, without the library): it can have its
       // share of a busy card, but no more than its own loop asks for.
       {"1 ms sync loop against graphs of 8 x 0.5 ms, 30/70", {"--kernel-us", "1000", "--sync"},
@@ -127,6 +129,7 @@ TEST_F(Share, TenSlicesOfTen) {
   const std::uint64_t since = driver_now_ns();
   std::this_thread::sleep_for(std::chrono::milliseconds(6'100));
   expect_shares(wanted, since, kPerSecond, 1000, 4);
+  expect_shares(wanted, since, kPerTen, 5000, 1);
   for (const auto& [pid, share] : wanted) {
     stop(pid);
   }

@@ -43,9 +43,7 @@ std::size_t length_of(const Line& line) {
   return bytes;
 }
 
-std::string granted(std::uint64_t used, std::uint64_t total) {
-  return fmt::format("{} ({}%)", used, total == 0 ? 0 : used * 100 / total);
-}
+std::uint64_t per_cent(std::uint64_t used, std::uint64_t total) { return total == 0 ? 0 : used * 100 / total; }
 
 std::string address_of(const Node& node, const std::map<std::string, std::string>& addresses) {
   const auto found = addresses.find(node.name);
@@ -62,9 +60,7 @@ struct Sum {
       total += node.total;
     }
   }
-  [[nodiscard]] std::string text() const {
-    return fmt::format("{}/{} ({}%)", used, total, total == 0 ? 0 : used * 100 / total);
-  }
+  [[nodiscard]] std::string text() const { return fmt::format("{}/{} ({}%)", used, total, per_cent(used, total)); }
 };
 
 constexpr const char* kInCluster = "Allocated/Total GPU Memory In Cluster:";
@@ -129,7 +125,7 @@ std::string details_of(const std::vector<Node>& nodes, const std::map<std::strin
       lines.push_back(std::move(line));
     }
     if (ruled == 0) ruled = length + 10;
-    lines.push_back({"Allocated :", granted(node.used, node.total), ""});
+    lines.push_back({"Allocated :", fmt::format("{} ({}%)", node.used, per_cent(node.used, node.total)), ""});
     lines.push_back({"Total :", fmt::format("{} ", node.total), ""});
     lines.push_back({std::string(ruled, '-')});
   }
