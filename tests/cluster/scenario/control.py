@@ -1,5 +1,6 @@
 """A cluster with all of Carve, installed as a user would: pods ask in three dialects, are placed, limited, explained."""
 import collections
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -339,7 +340,9 @@ class Placement(ControlTest):
     def setUp(self):
         super().setUp()
         self.addCleanup(self.kube.delete, "ConfigMap", self.MAP, carve.NAMESPACE)
-        wait_for("nobody holds anything any more", 60, lambda: not any(
+        # The agents first: their objects tell of a pod up to two seconds later, of one that has just gone, too.
+        wait_for("nobody holds anything any more", 60, lambda: not any(one.inspect()["slices"] for one in self.carves))
+        wait_for("and every object says so", 60, lambda: not any(
             card.get("status", {}).get("holders") for card in self.kube.list("GPU", None)))
 
     def say(self, *lines):
@@ -519,7 +522,9 @@ class Failures(ControlTest):
     def bound_in_time(self, before):
         """Five pods, now; the epochs of their records."""
         seconds, begun = before["leaseDurationSeconds"], time.monotonic()
-        names = [self.create_at_last(asking(self.name(), NATIVE), begun + seconds) for _ in range(5)]
+        asks = [asking(self.name(), NATIVE) for _ in range(5)]
+        with concurrent.futures.ThreadPoolExecutor(len(asks)) as together:
+            names = list(together.map(lambda ask: self.create_at_last(ask, begun + seconds + 5), asks))
         for name in names:
             wait_for(f"{name} bound", seconds + 10, lambda n=name: self.kube.get("Pod", n)["spec"].get("nodeName"))
         took = time.monotonic() - begun
@@ -529,7 +534,8 @@ class Failures(ControlTest):
         return {self.record(name)["epoch"] for name in names}
 
     def create_at_last(self, made, until):
-        """The pod's name. While a replica hangs and is not known to, admission by it fails: closed, and to be tried again."""
+        """The pod's name. While a replica hangs admission by it fails, closed, and is to be tried again: until it is known to
+        hang by whoever asks anew, later by the API server's connections that were there before."""
         while True:
             try:
                 return self.create(made)["metadata"]["name"]
