@@ -18,9 +18,10 @@ enum class ControlOp : std::uint16_t {
   // Makes pages and socket of a slice, or gives an existing one these limits. The reply brings duplicates of the
   // account memfds, in card order, and of the listening socket: to be kept for a restarted arbiter.
   kPut = 1,
-  kDrop = 2,         // revokes and removes; success when there is none
+  kDrop = 2,         // revokes and removes, files of an earlier arbiter included; success when there is none
   // What the pages of one slice say: of the first one whose id comes after the request's, which may be empty. `more`:
   // there are further ones. No cards: none at all. One at a time, so that no list is ever too long for a socket.
+  // `remains`: only files are left of it, from an arbiter before this one; what they say counts no more.
   kList = 3,
   kSetOverhead = 4,  // card_index, overhead_bytes
   // After the arbiter was restarted: as kPut, and brings the descriptors that kPut's reply brought. Those of the
@@ -68,7 +69,7 @@ struct ControlReply {
   std::uint32_t code;  // 0, or one of the canonical status codes
   std::uint32_t card_count;
   std::uint32_t pid_count;
-  std::uint32_t reserved;
+  std::uint32_t remains;  // 1: nobody is ruled by it, only its files are there; one card without a name stands for it
   char id[kMaxSliceId + 1];
   char text[168];      // what was wrong, for a person
   ControlCardState cards[kMaxCardsPerSlice];

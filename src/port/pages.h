@@ -32,6 +32,9 @@ struct PageCard {
 
 struct PageSlice {
   std::string id;
+  /// Only files are left of it: the arbiter before this one died over it, or nobody lived there when it died. It has
+  /// no cards and no processes here; put() makes it anew, drop() takes the files away.
+  bool remains = false;
   std::vector<PageCard> cards;
   std::vector<PageProcess> processes;
 };
@@ -43,7 +46,7 @@ class Pages {
   virtual ~Pages() = default;
   /// Makes pages and socket for the slice, or leaves them as they are when they exist with these limits.
   virtual Result<void> put(const PageOrder& order) = 0;
-  /// Revokes and removes. Success when there is none.
+  /// Revokes and removes, remains too. Success when there is none.
   virtual Result<void> drop(const std::string& id) = 0;
   virtual Result<std::vector<PageSlice>> list() = 0;
   /// What the driver took beyond what was announced, on the slice's card number `card_index`.

@@ -33,8 +33,9 @@ class SliceDevices {
   /// next start of the container then finds files that are there; what runs keeps what it has mounted. Cards and
   /// limits of a slice stand in no spec but as device nodes, and these stay.
   virtual Result<void> publish(const SliceDevice& device) = 0;
-  /// Success when there is none.
+  /// Success when there is none. What an agent left that died while it published goes too.
   virtual Result<void> withdraw(const std::string& id) = 0;
+  /// All of which there is anything, half published ones included.
   virtual Result<std::vector<std::string>> list() = 0;
 };
 

@@ -105,7 +105,8 @@ Result<std::vector<PageSlice>> ArbiterClient::list() {
     if (reply.id <= after) return fail(Code::kDataLoss, "arbiter: a list that does not go forward");
     PageSlice slice;
     slice.id = after = reply.id;
-    for (std::uint32_t i = 0; i < reply.card_count; ++i) {
+    slice.remains = reply.remains != 0;
+    for (std::uint32_t i = 0; i < reply.card_count && !slice.remains; ++i) {
       abi::ControlCardState& card = reply.cards[i];
       card.uuid[sizeof card.uuid - 1] = 0;
       slice.cards.push_back(

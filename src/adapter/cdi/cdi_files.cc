@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 #include <cerrno>
 #include <set>
+#include <string_view>
 
 #include "abi/hello.h"
 #include "adapter/cdi/device_nodes.h"
@@ -19,6 +20,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr char kPrefix[] = "carve-slice-";
+constexpr char kSuffix[] = ".json";
 // Where loaders of the usual images look; a mount makes the file where the image has none.
 constexpr std::array<const char*, 3> kLibraryFolders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64",
                                                         "/usr/lib"};
@@ -106,6 +108,17 @@ json::array environment_of(const SliceDevice& device, const CdiOptions& options)
   return environment;
 }
 
+/// Whose spec this is, or whose spec it was to become when its writer died (replace_file: "<name>.<pid>.tmp"); empty:
+/// none of ours.
+std::string id_in(const std::string& file) {
+  const std::string_view prefix = kPrefix;
+  const auto end = file.find(kSuffix);
+  if (file.rfind(prefix, 0) != 0 || end == std::string::npos || end <= prefix.size()) return {};
+  const std::string rest = file.substr(end + std::string_view(kSuffix).size());
+  const bool half = rest.size() > 4 && rest.front() == '.' && rest.compare(rest.size() - 4, 4, ".tmp") == 0;
+  return rest.empty() || half ? file.substr(prefix.size(), end - prefix.size()) : std::string();
+}
+
 /// The lowest version with all that a spec of ours uses.
 ///   source  CDI specification, section "Released versions": names that begin with a digit since 0.5.0
 const char* version_for(const std::string& name) {
@@ -148,7 +161,7 @@ cdi::DriverInstallation CdiFiles::installed(const SliceDevice& device) {
   return seen_;
 }
 
-std::string CdiFiles::path_of(const std::string& id) const { return options_.folder + "/" + kPrefix + id + ".json"; }
+std::string CdiFiles::path_of(const std::string& id) const { return options_.folder + "/" + kPrefix + id + kSuffix; }
 
 Result<void> CdiFiles::publish(const SliceDevice& device) {
   CARVE_TRY_VOID(make_folders(options_.folder, 0755));
@@ -170,21 +183,23 @@ Result<void> CdiFiles::publish(const SliceDevice& device) {
 Result<void> CdiFiles::withdraw(const std::string& id) {
   // Where it is mounted it goes on to be seen, until the last of the container's processes is gone.
   if (!options_.marks.empty()) ::rmdir((options_.marks + "/" + id).c_str());
-  if (::unlink(path_of(id).c_str()) == 0 || errno == ENOENT) return {};
-  return tl::unexpected(errno_error(errno, "remove " + path_of(id)));
+  if (::unlink(path_of(id).c_str()) != 0 && errno != ENOENT) {
+    return tl::unexpected(errno_error(errno, "remove " + path_of(id)));
+  }
+  const auto names = list_folder(options_.folder);
+  for (const auto& name : names ? *names : std::vector<std::string>()) {
+    if (id_in(name) == id) ::unlink((options_.folder + "/" + name).c_str());
+  }
+  return {};
 }
 
 Result<std::vector<std::string>> CdiFiles::list() {
-  std::vector<std::string> ids;
-  const auto names = list_folder(options_.folder);
-  if (!names) return ids;  // no folder, no devices
-  const std::string prefix = kPrefix;
-  for (const auto& name : *names) {
-    if (name.rfind(prefix, 0) != 0 || name.size() < prefix.size() + 5) continue;
-    if (name.compare(name.size() - 5, 5, ".json") != 0) continue;
-    ids.push_back(name.substr(prefix.size(), name.size() - prefix.size() - 5));
+  std::set<std::string> ids;
+  const auto names = list_folder(options_.folder);  // no folder, no devices
+  for (const auto& name : names ? *names : std::vector<std::string>()) {
+    if (auto id = id_in(name); !id.empty()) ids.insert(std::move(id));
   }
-  return ids;
+  return std::vector<std::string>(ids.begin(), ids.end());
 }
 
 }  // namespace carve

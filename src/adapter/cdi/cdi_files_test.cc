@@ -78,6 +78,23 @@ TEST(CdiFiles, IsLeftAloneUnlessWhatItNamesIsAnother) {
   EXPECT_NE(read_text(path)->find("/var/lib/carve/lib/def"), std::string::npos);
 }
 
+TEST(CdiFiles, WhatAnAgentLeftHalfWrittenIsListedAndGoes) {
+  char name[] = "/tmp/carve-cdi-XXXXXX";
+  const std::string folder = std::string(::mkdtemp(name)) + "/cdi";
+  CdiFiles files(folder);
+  ASSERT_TRUE(files.publish(example()));
+  for (const char* file : {"carve-slice-dev-2.json.4711.tmp", "carve-slice-dev-1.json.4711.tmp", "nvidia.json",
+                           "carve-slice-dev-3.json.bak", "other.json.12.tmp"}) {
+    ASSERT_TRUE(replace_file(folder + "/" + file, "{", 0644));
+  }
+  EXPECT_EQ(*files.list(), (std::vector<std::string>{"dev-1", "dev-2"}));
+  ASSERT_TRUE(files.withdraw("dev-2"));
+  EXPECT_EQ(*files.list(), std::vector<std::string>{"dev-1"});
+  ASSERT_TRUE(files.withdraw("dev-1"));
+  EXPECT_EQ(*list_folder(folder),
+            (std::vector<std::string>{"carve-slice-dev-3.json.bak", "nvidia.json", "other.json.12.tmp"}));
+}
+
 TEST(CdiFiles, AWholeCardGetsTheDriverAndOfOursAMarkOnly) {
   auto device = example();
   device.whole = true;

@@ -102,6 +102,13 @@ void Agent::publish_devices() {
     }
   }
   for (const auto& device : publish) {
+    const std::lock_guard commit(commit_);
+    {
+      // It may have ended since, and nobody would withdraw it a second time.
+      const std::lock_guard lock(state_);
+      const auto found = slices_.find(device.id);
+      if (found == slices_.end() || found->second.ending) continue;
+    }
     if (auto done = world_.devices.publish(device); !done) {
       world_.log.error("device is not published", {{"slice", device.id}, {"error", done.error().what}});
     }
@@ -177,8 +184,9 @@ void Agent::reconcile_pages(const std::vector<PageSlice>& present) {
       if (found == slices_.end() || found->second.whole()) drop.push_back(pages.id);
     }
     for (const auto& [id, slice] : slices_) {
+      // Remains are as good as nothing: put() makes it anew.
       const bool there =
-          std::any_of(present.begin(), present.end(), [&id = id](const auto& p) { return p.id == id; });
+          std::any_of(present.begin(), present.end(), [&id = id](const auto& p) { return p.id == id && !p.remains; });
       const bool ours = put_.count(id) != 0;
       // Made while the list was under way: it is there by now.
       const bool fresh = world_.clock.now() - slice.made < std::chrono::seconds(1) && !slice.joined;

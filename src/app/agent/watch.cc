@@ -100,7 +100,7 @@ void Agent::look_at_pages() {
     arbiter_code_ = pages ? Code::kUnknown : pages.error().code;
     for (const auto& slice : pages ? *pages : std::vector<PageSlice>()) {
       const auto found = slices_.find(slice.id);
-      if (found != slices_.end()) found->second.take(slice, now);
+      if (found != slices_.end() && !slice.remains) found->second.take(slice, now);
     }
   }
   if (changed)

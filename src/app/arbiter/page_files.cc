@@ -107,9 +107,9 @@ void PageFiles::remove(const std::string& name) const { unlink((folder_ + "/" + 
 
 bool PageFiles::exists(const std::string& name) const { return access((folder_ + "/" + name).c_str(), F_OK) == 0; }
 
-std::vector<std::string> PageFiles::names() const {
+std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  DIR* listing = opendir(folder_.c_str());
+  DIR* listing = opendir(folder.c_str());
   while (const dirent* entry = listing ? readdir(listing) : nullptr) {
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
   }

@@ -12,6 +12,9 @@
 // sealed memfds.
 namespace carve::arbiter {
 
+/// What is in a folder, hidden files aside; nothing where there is no folder.
+std::vector<std::string> names_in(const std::string& folder);
+
 /// A mapping of one page, unmapped with its owner.
 template <class Page>
 class Mapped {
@@ -54,7 +57,7 @@ class PageFiles {
   Result<Fd> tenant_descriptor(const std::string& name) const;
   void remove(const std::string& name) const;
   [[nodiscard]] bool exists(const std::string& name) const;
-  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] std::vector<std::string> names() const { return names_in(folder_); }
   /// Unmounts what open() mounted; for a clean stop without slices.
   void unmount() const;
 

@@ -52,29 +52,35 @@ Result<void> Server::run(const std::stop_token& stop) {
 }
 
 // What an arbiter before us left. The agent will hand back what it keeps; where there is no agent either, the living
-// clients' own mappings lead to their account pages, so running slices are ruled again at once.
+// clients' own mappings lead to their account pages, so running slices are ruled again at once. Of what nobody lives in
+// only the agent knows whether it is still to be: such a slice may have ended while no arbiter was there to drop it.
 void Server::recover() {
   std::map<std::string, std::uint32_t> found;
   for (const std::string& name : files_.names()) {
     const std::size_t dash = name.rfind('-');
     if (dash != std::string::npos) ++found[name.substr(0, dash)];
   }
-  for (const auto& [id, cards] : found) recover_slice(id, cards);
+  for (const std::string& name : names_in(slices_folder_)) found.try_emplace(name, 0);
+  for (const auto& [id, cards] : found) {
+    if (abi::valid_slice_id(id.c_str()) && !recover_slice(id, cards)) remains_.insert(id);
+  }
 }
 
-void Server::recover_slice(const std::string& id, std::uint32_t cards) {
+/// False: not all of it is there, or nobody lives in it.
+bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
   abi::ControlRequest order = {};
   Slice::Descriptors kept;
-  if (!abi::valid_slice_id(id.c_str()) || cards > abi::kMaxCardsPerSlice) return;
+  if (cards == 0 || cards > abi::kMaxCardsPerSlice) return false;
   std::memcpy(order.id, id.c_str(), id.size() + 1);
   order.card_count = cards;
   for (std::uint32_t i = 0; i < cards; ++i) {
     const std::string name = id + "-" + std::to_string(i);
+    if (!files_.exists(name)) return false;  // looked at, not made
     auto grant = files_.grant(name);
-    if (!grant || (*grant)->magic != abi::kGrantMagic) return;
+    if (!grant || (*grant)->magic != abi::kGrantMagic) return false;
     const abi::GrantPage& page = **grant;
     auto account = PageFiles::find_account(name, page.account_inode);
-    if (!account) return;  // nobody lives there: the agent decides
+    if (!account) return false;  // nobody lives there: the agent decides
     std::memcpy(order.cards[i].uuid, page.card_uuid, sizeof page.card_uuid);
     order.cards[i].memory_limit = page.memory_limit.load_relaxed();
     order.cards[i].context_bytes = page.context_bytes;
@@ -86,10 +92,11 @@ void Server::recover_slice(const std::string& id, std::uint32_t cards) {
   auto slice = Slice::open(files_, cards_, slices_folder_, order, std::move(kept));
   if (!slice) {
     log_.error("slice not taken over", {{"slice", id}, {"error", slice.error().what}});
-    return;
+    return false;
   }
   log_.info("slice taken over from its processes", {{"slice", id}});
   slices_[id] = std::move(*slice);
+  return true;
 }
 
 void Server::poll_once(int timeout_ms) {
@@ -218,13 +225,19 @@ Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::ve
   auto slice = Slice::open(files_, cards_, slices_folder_, request, std::move(kept));
   if (!slice) {
     slices_.erase(request.id);
+    remains_.insert(request.id);  // some of its files may have been made
     return tl::unexpected(slice.error());
   }
   place = std::move(*slice);
+  remains_.erase(request.id);
   return place->kept_descriptors();
 }
 
 void Server::drop(const std::string& id) {
+  if (remains_.erase(id) != 0) {
+    Slice::remove_remains(files_, slices_folder_, id);
+    log_.info("what an earlier arbiter left of a slice is removed", {{"slice", id}});
+  }
   const auto found = slices_.find(id);
   if (found == slices_.end()) return;
   found->second->revoke();
@@ -235,9 +248,14 @@ void Server::drop(const std::string& id) {
 void Server::list(int socket, const std::string& after) {
   abi::ControlReply reply = {};
   const auto found = slices_.upper_bound(after);
-  if (found != slices_.end()) {
+  const auto left = remains_.upper_bound(after);
+  if (left != remains_.end() && (found == slices_.end() || *left < found->first)) {
+    std::memcpy(reply.id, left->c_str(), left->size() + 1);
+    reply.remains = reply.card_count = 1;
+    reply.more = found != slices_.end() || std::next(left) != remains_.end() ? 1 : 0;
+  } else if (found != slices_.end()) {
     found->second->describe(&reply);
-    reply.more = std::next(found) != slices_.end() ? 1 : 0;
+    reply.more = std::next(found) != slices_.end() || left != remains_.end() ? 1 : 0;
   }
   answer(socket, reply, {});
 }

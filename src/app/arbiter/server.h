@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ class Server {
     std::uint64_t deadline_ns;
   };
   void recover();
-  void recover_slice(const std::string& id, std::uint32_t cards);
+  bool recover_slice(const std::string& id, std::uint32_t cards);
   void poll_once(int timeout_ms);
   void accept_control();
   bool serve_control(int socket);
@@ -50,6 +51,7 @@ class Server {
   std::vector<Fd> agents_;
   std::vector<Guest> guests_;
   std::map<std::string, std::unique_ptr<Slice>> slices_;
+  std::set<std::string> remains_;  // only files are left of these; what becomes of them is the agent's word
   std::uint32_t instances_ = 0;
   std::uint64_t next_warning_ns_ = 0;
 };

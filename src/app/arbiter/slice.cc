@@ -241,6 +241,18 @@ void Slice::revoke() {
   }
 }
 
+void Slice::remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id) {
+  const std::string folder = slices_folder + "/" + id;
+  unlink((folder + "/s").c_str());
+  rmdir(folder.c_str());
+  for (std::size_t i = 0; i < abi::kMaxCardsPerSlice; ++i) {
+    const std::string name = fmt::format("{}-{}", id, i);
+    if (!files.exists(name)) continue;
+    if (auto page = files.grant(name); page && (*page)->magic == abi::kGrantMagic) (*page)->revoked.store_release(1);
+    files.remove(name);
+  }
+}
+
 std::vector<int> Slice::kept_descriptors() const {
   std::vector<int> fds;
   for (const Card& card : cards_) fds.push_back(card.account.fd.get());

@@ -38,6 +38,9 @@ class Slice {
   ///   errors  kAlreadyExists never; kResourceExhausted: a card is full; kUnavailable: files cannot be made
   static Result<std::unique_ptr<Slice>> open(PageFiles& files, Cards& cards, const std::string& slices_folder,
                                              const abi::ControlRequest& order, Descriptors kept);
+  /// Takes away what an arbiter left that died while it made or removed this slice: what is still mapped somewhere is
+  /// revoked, then pages, socket and folder go. Not for one that is open. Success when there is nothing.
+  static void remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id);
   ~Slice();
   Slice(const Slice&) = delete;
   Slice& operator=(const Slice&) = delete;

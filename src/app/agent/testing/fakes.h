@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -68,18 +69,23 @@ class FakePages final : public Pages {
  public:
   explicit FakePages(Fate& fate) : fate_(fate) {}
   Result<void> put(const PageOrder& order) override {
+    const std::lock_guard lock(mutex_);
     if (away) return fail(Code::kUnavailable, "arbiter away");
     fate_.before();
     orders[order.id] = order;
+    remains.erase(order.id);
     return {};
   }
   Result<void> drop(const std::string& id) override {
+    const std::lock_guard lock(mutex_);
     if (away) return fail(Code::kUnavailable, "arbiter away");
     fate_.before();
     orders.erase(id);
+    remains.erase(id);
     return {};
   }
   Result<std::vector<PageSlice>> list() override {
+    const std::lock_guard lock(mutex_);
     if (away) return fail(Code::kUnavailable, "arbiter away");
     std::vector<PageSlice> all;
     for (const auto& [id, order] : orders) {
@@ -90,19 +96,23 @@ class FakePages final : public Pages {
       for (const auto pid : hellos[id]) slice.processes.push_back({pid});
       all.push_back(slice);
     }
+    for (const auto& id : remains) all.push_back({id, true, {}, {}});
     return all;
   }
   Result<void> set_overhead(const std::string& id, std::uint32_t index, Bytes bytes) override {
+    const std::lock_guard lock(mutex_);
     overheads[id + "/" + std::to_string(index)] = bytes;
     return {};
   }
   bool away = false;
   std::map<std::string, PageOrder> orders;
+  std::set<std::string> remains;  // of slices that an arbiter before left
   std::map<std::string, std::set<std::int32_t>> hellos;
   std::map<std::string, std::uint64_t> busy_ns;
   std::map<std::string, Bytes> overheads;
 
  private:
+  std::mutex mutex_;  // what one thread drops another one lists
   Fate& fate_;
 };
 
@@ -127,6 +137,7 @@ class FakeJournal final : public NodeJournal {
 class FakeDevices final : public SliceDevices {
  public:
   Result<void> publish(const SliceDevice& device) override {
+    if (on_publish) on_publish(device.id);
     published.insert(device.id);
     environments[device.id] = device.environment;
     return {};
@@ -139,6 +150,7 @@ class FakeDevices final : public SliceDevices {
     return std::vector<std::string>(published.begin(), published.end());
   }
   std::set<std::string> published;
+  std::function<void(const std::string&)> on_publish;  // a disk that takes its time
   std::map<std::string, std::map<std::string, std::string>> environments;  // as last published
 };
 
