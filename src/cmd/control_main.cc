@@ -50,8 +50,9 @@ namespace {
 
 using codec::MetricsText;
 
-// After SIGTERM, while the Service's clients learn that this replica goes: it says "not ready" and still answers.
-constexpr std::chrono::seconds kNotice{2};
+// After SIGTERM, while the Service's clients learn that this replica goes: it says "not ready" and still answers, each
+// on a connection that ends with it. As long as kube-proxy may need to send new ones elsewhere.
+constexpr std::chrono::seconds kNotice{5};
 constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer to a bind: one that hangs is soon replaced
 constexpr unsigned kBindsPerSecond = 1000;  // what follows pods must not be slower than the scheduler that sends them
 constexpr std::chrono::seconds kLeaseCall{2};  // a look at the Lease, or its renewal
@@ -332,6 +333,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   ::sigwait(&stop_signals, &signal);
   log_.info("control stops", {{"signal", signal}});
   leaving_ = true;
+  secure_.wean();
   const timespec notice = {kNotice.count(), 0};
   if (!secure_.failed()) ::sigtimedwait(&stop_signals, nullptr, &notice);  // a second signal: at once
   secure_.stop(kGrace);

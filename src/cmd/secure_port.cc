@@ -34,6 +34,11 @@ void SecurePort::serve_with(const tls::Serving& serving) {
   ::kill(::getpid(), SIGTERM);
 }
 
+void SecurePort::wean() {
+  const std::lock_guard lock(mutex_);
+  if (server_) server_->wean();
+}
+
 void SecurePort::stop(std::chrono::milliseconds grace) {
   http::Server* server = nullptr;
   {

@@ -22,6 +22,8 @@ class SecurePort {
   /// Opens the port, or lets the open one go on with these certificates. A port that cannot be opened ends the process
   /// by SIGTERM (failed()): the Deployment starts it again, and shows that it failed.
   void serve_with(const tls::Serving& serving);
+  /// Before stop(): whoever asks is answered, and told to connect anew.
+  void wean();
   /// No connection is accepted any more; requests that have come are answered for at most `grace`.
   void stop(std::chrono::milliseconds grace);
 

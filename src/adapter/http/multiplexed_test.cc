@@ -1,18 +1,15 @@
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <openssl/ssl.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <condition_variable>
+#include <csignal>
 #include <future>
 #include <memory>
 #include <mutex>
 
 #include "adapter/http/server.h"
 #include "adapter/http/testing/h2_client.h"
+#include "adapter/http/testing/tls_connection.h"
 #include "adapter/tls/issuer.h"
-#include "base/fd.h"
 
 // HTTP/2 over a real connection: who is offered it, and that requests which wait for somebody hold up no others.
 namespace carve::http {
@@ -20,68 +17,12 @@ namespace {
 
 using std::chrono::hours;
 using std::chrono::seconds;
-
-/// A TLS client that offers both protocols, as Go's does.
-class Connection {
- public:
-  Connection(std::uint16_t port, const char* name, const tls::Pair& shown)
-      : context_(SSL_CTX_new(TLS_client_method()), SSL_CTX_free), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    const timeval patience{20, 0};
-    (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    static constexpr unsigned char kBoth[] = "\x02h2\x08http/1.1";
-    SSL_CTX_set_alpn_protos(context_.get(), kBoth, sizeof kBoth - 1);
-    show(shown);
-    ssl_.reset(SSL_new(context_.get()));
-    SSL_set_fd(ssl_.get(), socket_.get());
-    std::string sent = name;
-    SSL_ctrl(ssl_.get(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, sent.data());
-    EXPECT_EQ(SSL_connect(ssl_.get()), 1);
-  }
-  std::string protocol() const {
-    const unsigned char* chosen = nullptr;
-    unsigned size = 0;
-    SSL_get0_alpn_selected(ssl_.get(), &chosen, &size);
-    return {reinterpret_cast<const char*>(chosen), size};
-  }
-  /// Sends what the client has and reads on until `enough`; false: the server hung up, or was silent for too long.
-  template <class Enough>
-  bool talk(testing::H2Client& client, Enough enough) {
-    while (true) {
-      const auto out = client.output();
-      if (!out.empty() && SSL_write(ssl_.get(), out.data(), static_cast<int>(out.size())) <= 0) return false;
-      if (enough()) return true;
-      char in[16384];
-      const int size = SSL_read(ssl_.get(), in, sizeof in);
-      if (size <= 0 || !client.feed({in, static_cast<std::size_t>(size)})) return enough();
-    }
-  }
-
- private:
-  void show(const tls::Pair& pair) {
-    const auto memory = [](const std::string& pem) {
-      return std::unique_ptr<BIO, int (*)(BIO*)>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
-    };
-    const std::unique_ptr<X509, void (*)(X509*)> certificate(
-        PEM_read_bio_X509(memory(pair.certificate).get(), nullptr, nullptr, nullptr), X509_free);
-    const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(
-        PEM_read_bio_PrivateKey(memory(pair.key).get(), nullptr, nullptr, nullptr), EVP_PKEY_free);
-    EXPECT_EQ(SSL_CTX_use_certificate(context_.get(), certificate.get()), 1);
-    EXPECT_EQ(SSL_CTX_use_PrivateKey(context_.get(), key.get()), 1);
-  }
-
-  std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context_;
-  Fd socket_;
-  std::unique_ptr<SSL, void (*)(SSL*)> ssl_{nullptr, SSL_free};
-};
+using Connection = testing::TlsConnection;
 
 class MultiplexedTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    std::signal(SIGPIPE, SIG_IGN);  // the server may have hung up
     const auto serving = tls::issue(authority_, {"carve-control", {"carve-control"}}, life_).value();
     ServerOptions options;
     options.listen = "127.0.0.1:0";
@@ -164,6 +105,34 @@ TEST_F(MultiplexedTest, StoppedWhileARequestRunsItIsAnswered) {
   EXPECT_TRUE(busy.talk(client, [&] { return client.answer(one).over; }));
   EXPECT_EQ(client.answer(one).body, "/wait 'carve-scheduler' ");
   stopping.get();
+}
+
+TEST_F(MultiplexedTest, WhoIsWeanedIsToldAtOnceAndAnsweredNevertheless) {
+  auto early = connect();
+  testing::H2Client client;
+  ASSERT_TRUE(early.talk(client, [] { return true; }));
+  const auto first = client.ask("POST", "/a", "x");
+  ASSERT_TRUE(early.talk(client, [&] { return client.answer(first).over; }));
+  const auto crossing = client.ask("POST", "/b", "y");  // on its way while the server tells
+  server_->wean();
+  ASSERT_TRUE(early.talk(client, [&] { return client.told_to_leave() && client.answer(crossing).over; }));
+  EXPECT_EQ(client.answer(crossing).body, "/b 'carve-scheduler' y");
+  auto late = connect();
+  testing::H2Client other;
+  const auto one = other.ask("POST", "/c", "z");
+  ASSERT_TRUE(late.talk(other, [&] { return other.told_to_leave() && other.answer(one).over; }));
+  EXPECT_EQ(other.answer(one).body, "/c 'carve-scheduler' z");
+}
+
+TEST_F(MultiplexedTest, WhatComesAfterTheLastWordIsRefusedByIt) {
+  auto connection = connect();
+  testing::H2Client client;
+  const auto first = client.ask("POST", "/a", "x");
+  ASSERT_TRUE(connection.talk(client, [&] { return client.answer(first).over; }));
+  server_->stop(seconds(5));  // nothing of it is read here yet
+  const auto late = client.ask("POST", "/b", std::string(1000, 'y'));
+  (void)connection.talk(client, [&] { return client.answer(late).over; });
+  EXPECT_TRUE(client.refused(late)) << "it may be asked again elsewhere";
 }
 
 TEST_F(MultiplexedTest, WhoSpeaksSomethingElseIsCutOff) {

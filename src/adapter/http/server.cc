@@ -81,6 +81,7 @@ struct Server::Impl {
   bool make_room();
   void leave(std::list<std::shared_ptr<Session>>::iterator place);
   void end_all(bool busy_too);
+  void wean_all();
 
   Common common;
   Log& log;
@@ -156,6 +157,13 @@ void Server::Impl::end_all(bool busy_too) {
   }
 }
 
+void Server::Impl::wean_all() {
+  const std::lock_guard lock(mutex);
+  for (const auto& session : sessions) {
+    asio::post(session->strand(), [session] { session->wean(); });
+  }
+}
+
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, HttpHandler handler, Log& log) {
   CARVE_TRY(const auto where, parse_listen(options.listen));
   auto impl = std::make_unique<Impl>(options, std::move(handler), log);
@@ -183,6 +191,11 @@ Result<void> Server::renew(const Identity& identity) {
   if (!impl_->context) return fail(Code::kFailedPrecondition, "this port speaks plain HTTP");
   impl_->context = std::move(context);
   return {};
+}
+
+void Server::wean() {
+  impl_->common.weaning = true;
+  impl_->wean_all();
 }
 
 void Server::stop(std::chrono::milliseconds grace) {

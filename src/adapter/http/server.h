@@ -77,6 +77,10 @@ class Server {
   /// From the next handshake on; connections that are open stay as they are.
   ///   errors  kInvalidArgument: nothing was changed; kFailedPrecondition: this is a plain port
   [[nodiscard]] Result<void> renew(const Identity& identity);
+  /// Before stop(), while clients learn that others are to be asked: all is answered as before, and with each answer
+  /// its connection is given up (HTTP/1.1: "Connection: close"; HTTP/2: told at once that the next request belongs
+  /// elsewhere). A connection that is in use then is none that stop() could cut off under a request on its way.
+  void wean();
   /// Takes nothing new, lets go of idle connections at once, waits until the requests that have come are answered, at
   /// most `grace`, then cuts. Returns when the last handler has. A second call does nothing.
   void stop(std::chrono::milliseconds grace);

@@ -17,84 +17,21 @@
 #include <thread>
 #include <vector>
 
-#include "base/fd.h"
+#include "adapter/http/testing/plain_client.h"
 
 namespace carve::http {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using Client = testing::PlainClient;
+using testing::get;
+using testing::post;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
-
-/// A client that is nothing but a socket. Every wait ends after ten seconds.
-class Client {
- public:
-  explicit Client(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    const timeval limit{10, 0};
-    (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    connected_ = ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  }
-  [[nodiscard]] bool connected() const { return connected_; }
-  bool send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const auto sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return false;
-      bytes.remove_prefix(static_cast<std::size_t>(sent));
-    }
-    return true;
-  }
-  void half_close() { ::shutdown(socket_.get(), SHUT_WR); }
-  /// Cut without a word: a reset.
-  void reset() {
-    const linger now{1, 0};
-    (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
-    socket_.reset();
-  }
-  /// One answer with a length, head and body; "" when the server has hung up.
-  std::string answer() {
-    std::size_t end = std::string::npos;
-    while ((end = held_.find("\r\n\r\n")) == std::string::npos) {
-      if (!more()) return std::exchange(held_, {});
-    }
-    std::size_t length = 0;
-    if (const auto at = held_.find("Content-Length: "); at < end) length = std::stoul(held_.substr(at + 16));
-    while (held_.size() < end + 4 + length) {
-      if (!more()) return std::exchange(held_, {});
-    }
-    auto whole = held_.substr(0, end + 4 + length);
-    held_.erase(0, whole.size());
-    return whole;
-  }
-  /// Whether the server has hung up.
-  bool over() {
-    char byte = 0;
-    return held_.empty() && ::recv(socket_.get(), &byte, 1, 0) == 0;
-  }
-
- private:
-  bool more() {
-    char piece[65536];
-    const auto got = ::recv(socket_.get(), piece, sizeof piece, 0);
-    if (got > 0) held_.append(piece, static_cast<std::size_t>(got));
-    return got > 0;
-  }
-  Fd socket_;
-  bool connected_ = false;
-  std::string held_;
-};
-
-std::string get(const std::string& path) { return "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"; }
-std::string post(const std::string& path, const std::string& body) {
-  return "POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
-}
 
 /// A door that handlers wait at.
 class Gate {
@@ -421,6 +358,22 @@ TEST_F(HttpServer, StoppedWhileARequestRunsItIsAnswered) {
   EXPECT_THAT(answer, HasSubstr("Connection: close"));
   EXPECT_EQ(stopping.wait_for(std::chrono::seconds(10)), std::future_status::ready);
   server_->stop(std::chrono::seconds(1));
+}
+
+TEST_F(HttpServer, WhoIsWeanedGoesWithTheNextAnswer) {
+  open();
+  Client early(server_->port());
+  early.send(get("/a"));
+  ASSERT_THAT(early.answer(), Not(HasSubstr("Connection: close")));
+  server_->wean();
+  Client late(server_->port());
+  for (auto* client : {&early, &late}) {
+    client->send(get("/b"));
+    const auto answer = client->answer();
+    EXPECT_THAT(answer, HasSubstr("GET /b"));
+    EXPECT_THAT(answer, HasSubstr("Connection: close"));
+    EXPECT_TRUE(client->over());
+  }
 }
 
 TEST_F(HttpServer, AfterTheGraceItIsCut) {

@@ -63,13 +63,16 @@ bool speaks_http2(SSL* ssl) {
 
 struct Session::Flow {
   Flow(const Limits& limits, const asio::any_io_executor& strand)
-      : streams(limits), quiet(strand, asio::steady_timer::time_point::max()) {}
+      : streams(limits), quiet(strand, asio::steady_timer::time_point::max()), patience(strand) {}
   Streams streams;
-  asio::steady_timer quiet;   // cancelled when nobody waits for an answer any more
-  std::size_t answering = 0;  // requests that wait for somebody
+  asio::steady_timer quiet;     // cancelled when nobody waits for an answer any more
+  asio::steady_timer patience;  // with a client that was told the last word and does not hang up
+  std::size_t answering = 0;    // requests that wait for somebody, and whoever else still needs this
   bool writing = false;
   bool over = false;     // nobody is there to be answered
+  bool weaned = false;   // the client was asked to go
   bool leaving = false;  // it ends when what has come is answered
+  bool hung_up = false;  // nothing is written any more; what comes is read away
 };
 
 Session::Session(Common& common, asio::ip::tcp::socket socket, std::shared_ptr<TlsContext> context)
@@ -89,7 +92,13 @@ void Session::rest() {
 void Session::end(bool busy_too) {
   if (flow_ != nullptr && !busy_too) return asio::co_spawn(strand(), leave_flow(*flow_), asio::detached);
   if (busy_ && !busy_too) return;
+  error_code ignored;
+  if (!busy_too && tcp_.socket().available(ignored) > 0) return;  // a request: it is about to be read, and answered
   tcp_.close();
+}
+
+void Session::wean() {
+  if (flow_ != nullptr) asio::co_spawn(strand(), wean_flow(*flow_), asio::detached);
 }
 
 void Session::learn_peer() {
@@ -160,7 +169,7 @@ asio::awaitable<void> Session::requests(Stream& stream) {
     if (got.gone) co_return;
     tcp_.expires_never();
     auto reply = co_await answer(got.ask);
-    const bool keep = got.keep && !common_.stopping;
+    const bool keep = got.keep && !common_.weaning && !common_.stopping;
     if (!co_await write(stream, std::move(reply), keep, got.ask.method == "HEAD") || !keep) co_return;
   }
 }
@@ -258,15 +267,20 @@ asio::awaitable<void> Session::multiplexed() {
   Flow flow(common_.limits, strand());
   flow_ = &flow;
   co_await flush(flow);  // our settings
-  while (!flow.over && !flow.streams.over()) {
+  std::size_t drained = 0;
+  while (!flow.over && (flow.leaving ? drained < kMostDrained : !flow.streams.over())) {
     if (flow.streams.open() == 0) {
-      if (common_.stopping || flow.leaving) break;
+      if (common_.stopping && !flow.leaving) co_await leave_flow(flow);
       rest();
     }
     tcp_.expires_after(flow.streams.receiving() ? common_.limits.body_time : common_.limits.idle);
     const auto [wrong, size] = co_await tls_->async_read_some(buffer_.prepare(kPiece), kDone);
     if (wrong == beast::error::timeout && flow.streams.receiving()) ++common_.malformed;
     if (wrong) break;
+    if (flow.hung_up) {
+      drained += size;
+      continue;
+    }
     busy_ = true;
     buffer_.commit(size);
     const auto now = std::chrono::steady_clock::now();
@@ -276,6 +290,7 @@ asio::awaitable<void> Session::multiplexed() {
     common_.malformed += flow.streams.take_malformed();
     if (requests) {
       co_await take(flow, std::move(*requests));
+      if (common_.weaning && !flow.weaned) co_await wean_flow(flow);  // it came after all were told
     } else {
       ++common_.malformed;
       co_await flush(flow);
@@ -283,6 +298,7 @@ asio::awaitable<void> Session::multiplexed() {
     }
   }
   flow.over = true;
+  flow.patience.cancel();
   while (flow.answering > 0) (void)co_await flow.quiet.async_wait(kDone);
   flow_ = nullptr;
 }
@@ -307,8 +323,12 @@ asio::awaitable<void> Session::later(Flow& flow, Streams::Request request) {
   co_await flush(flow);
   if (flow.streams.open() == 0) {
     rest();
-    if (flow.leaving || common_.stopping) tcp_.close();
+    if (common_.stopping) co_await leave_flow(flow);
   }
+  done_with(flow);
+}
+
+void Session::done_with(Flow& flow) {
   if (--flow.answering == 0) flow.quiet.cancel();
 }
 
@@ -325,15 +345,40 @@ asio::awaitable<void> Session::flush(Flow& flow) {
     tcp_.close();  // whoever reads learns of it
   }
   flow.writing = false;
+  if (flow.leaving && !flow.over && flow.streams.open() == 0) hang_up(flow);
 }
 
-/// The client is told to bring its next requests elsewhere; those that have come are answered.
+asio::awaitable<void> Session::wean_flow(Flow& flow) {
+  ++flow.answering;
+  if (!std::exchange(flow.weaned, true)) flow.streams.notice();
+  co_await flush(flow);
+  done_with(flow);
+}
+
+/// The client is told that nothing more is taken; what has come is answered. Whoever writes the last of it hangs up.
 asio::awaitable<void> Session::leave_flow(Flow& flow) {
   ++flow.answering;
   if (!std::exchange(flow.leaving, true)) flow.streams.leave();
   co_await flush(flow);
-  if (flow.streams.open() == 0) tcp_.close();
-  if (--flow.answering == 0) flow.quiet.cancel();
+  done_with(flow);
+}
+
+/// All is said. A close would reset the connection over what the client has sent meanwhile, and with it the words by
+/// which it knows that it may ask for that elsewhere: so only our side of it ends, and the client hangs up.
+void Session::hang_up(Flow& flow) {
+  if (std::exchange(flow.hung_up, true)) return;
+  error_code ignored;
+  tcp_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  ++flow.answering;
+  asio::co_spawn(strand(), linger(flow), asio::detached);
+}
+
+/// Clients that do not hang up are cut off.
+asio::awaitable<void> Session::linger(Flow& flow) {
+  flow.patience.expires_after(kDrainTime);
+  if (!flow.over) (void)co_await flow.patience.async_wait(kDone);
+  if (!flow.over) tcp_.close();
+  done_with(flow);
 }
 
 }  // namespace carve::http

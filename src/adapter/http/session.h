@@ -28,6 +28,7 @@ struct Common {
   HttpHandler handler;
   std::function<bool(const HttpAsk&)> waits;
   boost::asio::thread_pool waiting;
+  std::atomic<bool> weaning = false;  // each connection goes with its next answer
   std::atomic<bool> stopping = false;
   std::atomic<std::uint64_t> malformed = 0;
 
@@ -47,6 +48,8 @@ class Session {
   boost::asio::awaitable<void> run();
   /// On its strand: it ends at once when no request is being read or answered, or in any case.
   void end(bool busy_too);
+  /// On its strand: who shares it among requests is told to bring the next ones elsewhere.
+  void wean();
 
   [[nodiscard]] boost::asio::any_io_executor strand() { return tcp_.get_executor(); }
   [[nodiscard]] bool busy() const { return busy_; }
@@ -69,7 +72,11 @@ class Session {
   boost::asio::awaitable<void> take(Flow& flow, std::vector<Streams::Request> requests);
   boost::asio::awaitable<void> later(Flow& flow, Streams::Request request);
   boost::asio::awaitable<void> flush(Flow& flow);
+  boost::asio::awaitable<void> wean_flow(Flow& flow);
   boost::asio::awaitable<void> leave_flow(Flow& flow);
+  void hang_up(Flow& flow);
+  boost::asio::awaitable<void> linger(Flow& flow);
+  void done_with(Flow& flow);
 
   template <class Stream>
   boost::asio::awaitable<void> requests(Stream& stream);

@@ -207,6 +207,10 @@ std::size_t Streams::drop_slow(Time since) {
   return dropped;
 }
 
+void Streams::notice() {
+  if (session_ != nullptr) (void)nghttp2_submit_shutdown_notice(session_);
+}
+
 void Streams::leave() {
   if (session_ == nullptr) return;
   (void)nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session_),

@@ -43,7 +43,10 @@ class Streams {
 
   /// Gives up requests that have been coming in since before `since`; how many.
   std::size_t drop_slow(Time since);
-  /// No more requests are taken; those that have come are answered.
+  /// The client is asked to bring its next requests elsewhere. Those on their way are taken nevertheless.
+  void notice();
+  /// No more requests are taken; those that have come are answered. The client is told which these are, and knows that
+  /// it may ask for the others again.
   void leave();
   /// Requests that have begun and are not answered to the end.
   [[nodiscard]] std::size_t open() const { return streams_.size(); }

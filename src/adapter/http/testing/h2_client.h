@@ -17,6 +17,7 @@ class H2Client {
     std::string status;
     std::string body;
     bool over = false;
+    bool refused = false;  // the server has said that it never looked at it
   };
 
   H2Client() {
@@ -36,8 +37,9 @@ class H2Client {
           return 0;
         });
     nghttp2_session_callbacks_set_on_stream_close_callback(
-        calls, [](nghttp2_session*, std::int32_t id, std::uint32_t, void* user) {
+        calls, [](nghttp2_session*, std::int32_t id, std::uint32_t error, void* user) {
           self(user).answers_[id].over = true;
+          self(user).answers_[id].refused = error == NGHTTP2_REFUSED_STREAM;
           return 0;
         });
     nghttp2_session_callbacks_set_on_frame_recv_callback(
@@ -74,6 +76,7 @@ class H2Client {
     return nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()) >= 0;
   }
   [[nodiscard]] const Answer& answer(std::int32_t stream) { return answers_[stream]; }
+  [[nodiscard]] bool refused(std::int32_t stream) { return answers_[stream].refused; }
   [[nodiscard]] bool told_to_leave() const { return told_to_leave_; }
 
  private:
