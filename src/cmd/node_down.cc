@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "adapter/api/client.h"
@@ -31,6 +33,17 @@ std::vector<std::string> folders_of(const DownOptions& options) {
   return {host.host_root + host.state_dir, host.host_root + host.runtime_dir,
           host.host_root + options.kubelet_dir + "/plugins/gpu.elasticgpu.io",
           host.host_root + "/var/lib/carve-scheduler"};
+}
+
+/// Files of ours in folders of others, by folder and how their names begin: an agent that was killed leaves them.
+std::vector<std::pair<std::string, std::string>> files_of(const DownOptions& options) {
+  std::string cdi = options.host.cdi_dir;
+  if (cdi.rfind("/var/run/", 0) == 0) cdi.erase(0, 4);  // where that link leads to; below host_root there is no link
+  const auto& root = options.host.host_root;
+  const auto kubelet = root + options.kubelet_dir;
+  return {{root + cdi, "carve-slice-"},
+          {kubelet + "/device-plugins", "carve-slots"},
+          {kubelet + "/plugins_registry", "gpu.elasticgpu.io-"}};
 }
 
 /// Until no agent answers on this node.
@@ -79,6 +92,25 @@ Result<void> remove_folders(const DownOptions& options) {
   return {};
 }
 
+Result<void> remove_files(const DownOptions& options) {
+  for (const auto& [folder, prefix] : files_of(options)) {
+    std::error_code error;
+    std::vector<files::path> found;
+    for (const auto& entry : files::directory_iterator(folder, error)) {
+      if (entry.path().filename().string().rfind(prefix, 0) == 0) found.push_back(entry.path());
+    }
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return fail(Code::kInternal, folder + ": " + error.message());
+    }
+    for (const auto& file : found) {
+      files::remove(file, error);
+      if (error) return fail(Code::kInternal, file.string() + ": " + error.message());
+      std::printf("%s removed\n", file.c_str());
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 int run_node_down(const DownOptions& options) {
@@ -88,6 +120,7 @@ int run_node_down(const DownOptions& options) {
   if (auto done = wait_for_agents_end(runtime_dir + "/agent.sock"); !done) return report(done.error());
   if (auto done = leave_cluster(options); !done) return report(done.error());
   if (auto done = remove_folders(options); !done) return report(done.error());
+  if (auto done = remove_files(options); !done) return report(done.error());
   std::printf("carve: nothing is left on node %s\n", options.node.c_str());
   std::fflush(stdout);
   if (options.stay) {

@@ -71,6 +71,11 @@ def all_groups() -> list:
     return [point / NAME for point in [*v1, *([v2] if v2 else [])] if (point / NAME).is_dir()]
 
 
+def roots_of(node: str) -> list:
+    """A node's root in every hierarchy."""
+    return [group / node for group in all_groups() if (group / node).is_dir()]
+
+
 def members(group: Path) -> set:
     found = set()
     for folder, _, _ in os.walk(group):

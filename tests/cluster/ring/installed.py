@@ -120,7 +120,7 @@ def install(ring, archive, doors="dra") -> list:
 SCHEDULER_IMAGE = "local.test/kube-scheduler:1"
 
 
-def _scheduler_image(ring) -> None:
+def scheduler_image(ring) -> None:
     """The stock kube-scheduler as an image, as a control plane's registry has it."""
     folder = ring.state.folder / "images"
     root, archive = folder / "kube-scheduler", folder / "kube-scheduler.tar"
@@ -134,11 +134,49 @@ def _scheduler_image(ring) -> None:
         node.import_images([archive])
 
 
-def install_control(ring, archive, replicas=2, own_scheduler=True) -> list:
+def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False) -> list:
     """All of deploy/ with control, as deploy/control/README.md says, with a scheduler of its own or told to the cluster's
-    (scheduler/default/README.md); the Installed of each node, with its slots there and control and scheduler Ready."""
-    apply_control(ring, archive, own_scheduler)
+    (scheduler/default/README.md), or what the chart renders; the Installed of each node, with its slots there and control
+    and scheduler Ready."""
+    if chart:
+        apply_chart(ring, archive, own_scheduler)
+    else:
+        apply_control(ring, archive, own_scheduler)
     return wait_control(ring, replicas, own_scheduler)
+
+
+# The order in which Helm installs the kinds that others need; the rest comes between them and the webhooks.
+#   source  helm.sh/helm/v3 pkg/releaseutil/kind_sorter.go, InstallOrder
+FIRST = ("Namespace", "ServiceAccount", "Secret", "ConfigMap", "CustomResourceDefinition", "ClusterRole",
+         "ClusterRoleBinding", "Role", "RoleBinding", "Service", "DaemonSet", "Deployment")
+LAST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+def rendered(ring, own_scheduler=True) -> list:
+    """What `helm template` makes of deploy/chart, by Helm's own packages (modules/helm), in Helm's order."""
+    scheduler = [f"scheduler.image={SCHEDULER_IMAGE}"] if own_scheduler else ["scheduler.mode=default"]
+    words = (f"agent.settings.driver-root={carve.LIBRARIES}", "agent.settings.driver-mount=/run/nvidia-sim")
+    done = subprocess.run([ring.binaries["ring-helm"], "template", DEPLOY / "chart", ring.kube().version(), *scheduler,
+                           *words], text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"ring-helm: {done.stderr}")
+
+    def rank(one):
+        kind = one["kind"]
+        return FIRST.index(kind) if kind in FIRST else len(FIRST) + (kind in LAST), kind
+    return sorted(json.loads(done.stdout), key=rank)
+
+
+def apply_chart(ring, archive, own_scheduler=True) -> None:
+    """As `helm install carve deploy/chart` does; does not wait."""
+    for node in ring.nodes:
+        node.import_images([archive])
+    if own_scheduler:
+        scheduler_image(ring)
+    made = rendered(ring, own_scheduler)
+    namespace = [one for one in made if one["kind"] == "Namespace"]
+    for part in (namespace, [one for one in made if one not in namespace]):
+        ring.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": part}))
 
 
 def apply_control(ring, archive, own_scheduler=True) -> None:
@@ -154,7 +192,7 @@ def apply_control(ring, archive, own_scheduler=True) -> None:
     files = [path for path in sorted((DEPLOY / "control").glob("*.yaml")) if path.name != "cluster.yaml"]
     ring.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY, *[word for path in files for word in ("-f", path)])
     if own_scheduler:
-        _scheduler_image(ring)
+        scheduler_image(ring)
         text = (DEPLOY / "control/scheduler/scheduler.yaml").read_text()
         ring.kubectl("apply", "-f", DEPLOY / "control/scheduler/scheduler-rbac.yaml")
         ring.kubectl("apply", "-f", "-", input=text.replace("image: IMAGE", f"image: {SCHEDULER_IMAGE}"))
@@ -202,8 +240,9 @@ def untell_default_scheduler(ring) -> None:
     ring.kubectl("label", "node", "n1", f"{CONTROL_PLANE}-", check=False)
 
 
-def uninstall_control(ring) -> None:
-    """All of it, by the commands of deploy/control/README.md; until the namespace is gone."""
+def uninstall_control(ring, chart=False) -> None:
+    """All of it, by the commands of deploy/control/README.md; until the namespace is gone. `chart`: the last of them is
+    `helm uninstall`, which deletes what the chart rendered and nothing else."""
     control = DEPLOY / "control"
     delete = ("delete", "--ignore-not-found")
     if ring.kube().get("Namespace", carve.NAMESPACE) is not None:
@@ -215,7 +254,11 @@ def uninstall_control(ring) -> None:
             raise RuntimeError(f"carve-down: {done.stdout}{done.stderr}\n"
                                + Installed(ring, ring.node(1)).describe_all("carve-down"))
         ring.kubectl(*delete, "-f", DEPLOY / "jobs/down.yaml")
-    ring.kubectl(*delete, "-f", control / "scheduler", "-f", control, "-f", DEPLOY, "-f", DEPLOY / "crds", check=False)
+    if chart:
+        gone = {"apiVersion": "v1", "kind": "List", "items": rendered(ring)[::-1]}
+        ring.kubectl(*delete, "-f", "-", input=json.dumps(gone), check=False)
+    else:
+        ring.kubectl(*delete, "-f", control / "scheduler", "-f", control, "-f", DEPLOY, "-f", DEPLOY / "crds", check=False)
     _wait_no_namespace(ring)
 
 

@@ -156,6 +156,10 @@ class Kube:
         path = self.path("Pod", pod, namespace, "log", **query)
         return self.request("GET", path, raw=True)
 
+    def version(self) -> str:
+        """The server's: "v1.36.3"."""
+        return self.request("GET", "/version")["gitVersion"]
+
     def ready(self):
         try:
             self.request("GET", "/readyz", timeout=5, raw=True)

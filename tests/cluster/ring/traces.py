@@ -1,4 +1,8 @@
 """What somebody left behind: in the API server, on Nodes, on the nodes' disks. Before and after are compared."""
+import os
+from pathlib import Path
+
+from . import cgroups
 from .kube import ApiError
 
 WORDS = ("carve", "elasticgpu", "aliyun.com/gpu", "nvidia.com/gpu")
@@ -45,20 +49,51 @@ def words_in(value, where="") -> list:
     return [f"{where} = {value}"] if isinstance(value, str) and any(word in value for word in WORDS) else []
 
 
-def files(node, roots=("/var/lib", "/run")) -> set:
-    """Paths on a node whose last part names Carve; of a folder its own path, not what is below. Not containerd's store
-    of images, which is the runtime's, nor logs of pods, which the kubelet removes in its own time (within a minute)."""
-    found = set()
+# Folders that several drivers share: everything in them counts, whatever its name.
+SHARED = ("/etc/cdi", "/run/cdi", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins",
+          "/var/lib/kubelet/plugins_registry", "/usr/lib/carve")
+NOT_LOOKED_INTO = ("/var/lib/containerd", "/run/containerd", "/dev/shm", "/dev/pts", "/dev/mqueue", "/dev/hugepages")
+KUBELETS = ("kubelet.sock", "kubelet_internal_checkpoint")      # its own files there
+
+
+def files(node, roots=("/var/lib", "/run", "/etc", "/dev")) -> set:
+    """Paths on a node whose last part names Carve, and everything in the folders that drivers share; of a folder its own
+    path, not what is below. Not containerd's store of images, which is the runtime's, nor logs of pods, which the kubelet
+    removes in its own time (within a minute)."""
+    found = {f"{folder}/{entry.name}" for folder in SHARED if node.outside(folder).is_dir()
+             for entry in node.outside(folder).iterdir() if entry.name not in KUBELETS}
 
     def look(folder, path):
         for entry in sorted(folder.iterdir()):
             here = f"{path}/{entry.name}"
             if any(word in entry.name for word in WORDS[:2]):
                 found.add(here)
-            elif entry.is_dir() and not entry.is_symlink() and here not in ("/var/lib/containerd", "/run/containerd") \
+            elif entry.is_dir() and not entry.is_symlink() and here not in NOT_LOOKED_INTO \
                     and not entry.name.startswith(RINGS):
                 look(entry, here)
 
     for root in roots:
         look(node.outside(root), root)
     return found
+
+
+def mounts(node) -> set:
+    """What is mounted on a node by a name, or at a place, of Carve's: "PLACE (SOURCE)"."""
+    found = set()
+    for line in Path(f"/proc/{node.state.pid(f'{node.name}-keeper')}/mountinfo").read_text().splitlines():
+        left, right = line.split(" - ")
+        place, source = left.split()[4], right.split()[1]
+        if any(word in part for word in WORDS[:2] for part in (source, *place.split("/"))):
+            found.add(f"{place} ({source})")
+    return found
+
+
+def groups(node) -> set:
+    """Cgroups of a node, in any hierarchy, whose own name names Carve."""
+    return {f"{above}/{name}" for root in cgroups.roots_of(node.name) for above, below, _ in os.walk(root)
+            for name in below if any(word in name for word in WORDS[:2])}
+
+
+def on_node(node) -> set:
+    """All of these, each with its kind in front."""
+    return {f"{kind} {one}" for kind, look in (("file", files), ("mount", mounts), ("cgroup", groups)) for one in look(node)}

@@ -18,8 +18,8 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
-from ring import binder, carve, control_plane, images, installed, traces  # noqa: E402
-from ring.kube import ApiError  # noqa: E402
+from ring import binder, carve, cgroups, control_plane, images, installed, traces  # noqa: E402
+from ring.kube import RESOURCES, ApiError  # noqa: E402
 from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 SPACE = carve.NAMESPACE
@@ -56,18 +56,64 @@ class Coming(threading.Thread):
         self.join()
 
 
+LEFT = "left-behind"        # what these tests leave on purpose
+# A mark of each kind that an uninstall could forget in the API server. `seen` by its name, as new.
+OBJECTS = [
+    {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+     "metadata": {"name": "marks.left-behind.example"}, "spec": {
+         "group": "left-behind.example", "scope": "Cluster", "names": {"plural": "marks", "kind": "Mark"}, "versions": [
+             {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]}},
+    {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": LEFT},
+     "spec": {"validations": [{"expression": "true"}], "matchConstraints": {"resourceRules": [
+         {"apiGroups": ["left-behind.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["marks"]}]}}},
+    {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+     "metadata": {"name": LEFT}, "spec": {"policyName": LEFT, "validationActions": ["Audit"]}},
+    *({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": LEFT}, "webhooks": []}
+      for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")),
+    {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": LEFT}, "rules": []},
+    {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": LEFT},
+     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": LEFT}, "subjects": []},
+    *({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": LEFT, "namespace": "kube-system"},
+       **more} for kind, more in (("Role", {"rules": []}), ("RoleBinding", {"subjects": [], "roleRef": {
+           "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": LEFT}}))),
+    {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEFT, "namespace": "kube-system"}},
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEFT}},
+    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": LEFT}, "value": 1},
+    {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": LEFT}, "spec": {}},
+]
+FILES = ("/etc/cdi/left-behind.json", "/run/cdi/left-behind.json", "/run/carve/left-behind", "/usr/lib/carve/left-behind",
+         "/var/lib/carve/left-behind", "/var/lib/kubelet/device-plugins/left-behind.sock",
+         "/var/lib/kubelet/plugins_registry/left-behind.sock")
+# What an agent leaves that is killed and does not come back; an uninstall is to find it.
+OF_THE_KILLED = ("/run/cdi/carve-slice-s-000000-1.json", "/run/cdi/carve-slice-s-000000-2.json.4711.tmp",
+                 "/run/carve/slices/s-000000-1/s", "/var/lib/kubelet/plugins_registry/gpu.elasticgpu.io-left-reg.sock",
+                 "/var/lib/kubelet/plugins/gpu.elasticgpu.io/dra-left.sock")
+
+
+def names_on(node) -> list:
+    """["field name"] of what components put on a Node."""
+    meta, status = node["metadata"], node["status"]
+    fields = {"labels": meta.get("labels", {}), "annotations": meta.get("annotations", {}),
+              "finalizers": meta.get("finalizers", []), "taints": [one["key"] for one in node["spec"].get("taints", [])],
+              "conditions": [one["type"] for one in status.get("conditions", [])],
+              "capacity": status.get("capacity", {}), "allocatable": status.get("allocatable", {})}
+    return [f"{field} {name}" for field, names in fields.items() for name in names]
+
+
 class Installation(RingTest):
     """One way to have Carve; what is the same of all of them."""
     own_scheduler = True
+    chart = False       # what Helm renders of deploy/chart, instead of the plain bundle
 
     def setUp(self):
         super().setUp()
         self.before = traces.objects(self.kube)
-        self.files_before = {node.name: traces.files(node) for node in self.ring.nodes}
+        self.nodes_before = {node.name: traces.on_node(node) for node in self.ring.nodes}
         self.archive = self.ring.state.folder / "images" / "carve.tar"
         installed.make_image(self.ring.build, self.archive)
         self.addCleanup(self.take_away)
-        self.carves = installed.install_control(self.ring, self.archive, own_scheduler=self.own_scheduler)
+        self.carves = installed.install_control(self.ring, self.archive, own_scheduler=self.own_scheduler,
+                                                chart=self.chart)
 
     def take_away(self):
         """Where a test failed: pods with cards first, or the nodes are not let go."""
@@ -76,7 +122,7 @@ class Installation(RingTest):
 
     def remove(self):
         """The commands of the README."""
-        installed.uninstall_control(self.ring)
+        installed.uninstall_control(self.ring, chart=self.chart)
 
     def tearDown(self):
         outcome = self._outcome.result
@@ -218,35 +264,97 @@ class Installation(RingTest):
     def uninstall(self):
         self._clean()           # the pods with cards
         self.created.clear()
+        for path in OF_THE_KILLED:
+            self.write(path)
         begun = time.monotonic()
         self.remove()
         print(f"uninstalled in {time.monotonic() - begun:.0f} s", flush=True)
         with contextlib.suppress(AssertionError):
-            wait_for("no object that was not there before", 30, lambda: not self.new_objects(), every=1)
-        self.assertEqual(self.new_objects(), [])
-        self.assertEqual(self.left_on_nodes(), {})
-        for node in self.ring.nodes:
-            self.assertEqual(traces.files(node) - self.files_before[node.name], set(), node.name)
+            wait_for("nothing that was not there before", 30, lambda: not self.left(), every=1)
+        self.assertEqual(self.left(), [])
+        self.forgotten()
 
-    def new_objects(self):
-        """A node's own lease is made some seconds after its kubelet was started."""
-        return sorted(key for key in set(traces.objects(self.kube)) - set(self.before) if key[1] != "kube-node-lease")
+    def left(self) -> list:
+        """All that is there now and was not before: objects, what Nodes say, files, mounts, cgroups. A node's own lease is
+        made some seconds after its kubelet was started."""
+        found = [" ".join(key) for key in set(traces.objects(self.kube)) - set(self.before) if key[1] != "kube-node-lease"]
+        found += [f"{node}: {line}" for node, lines in self.left_on_nodes().items() for line in lines]
+        found += [f"{node.name}: {one}" for node in self.ring.nodes
+                  for one in traces.on_node(node) - self.nodes_before[node.name]]
+        return sorted(found)
+
+    def write(self, path):
+        file = self.ring.node(1).outside(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+
+    def forgotten(self):
+        """Of each kind of thing one is left on purpose: an uninstall that forgets one does not pass for clean."""
+        node, wanted = self.ring.node(1), []        # wanted: how a line of left() begins, and how it ends
+        group = cgroups.roots_of(node.name)[0] / "carve-left-behind"
+        mark = {"type": "LeftBehind", "status": "True", "reason": "Test", "message": ""}
+        try:
+            for one in OBJECTS:
+                self.ring.kubectl("apply", "-f", "-", input=json.dumps(one))
+                wanted.append((RESOURCES[one["kind"]][1], " " + one["metadata"]["name"]))
+            self.kube.patch("Node", node.name, {"metadata": {"labels": {"elasticgpu.io/left-behind": "yes"}}})
+            self.kube.patch("Node", node.name, {"status": {"conditions": [mark]}}, sub="status",
+                            content="application/strategic-merge-patch+json")
+            self.kube.patch("Node", node.name, {"status": {"capacity": {"elasticgpu.io/left-behind": "7"}}}, sub="status")
+            wanted += [(node.name, f" {what}") for what in ("labels elasticgpu.io/left-behind", "conditions LeftBehind",
+                                                           "capacity elasticgpu.io/left-behind")]
+            for path in FILES:
+                self.write(path)
+                # Of a folder of Carve's own it is the folder that is named.
+                own = path.rpartition("/")[0] if path.startswith(("/run/carve/", "/var/lib/carve/")) else path
+                wanted.append((node.name, f"file {own}"))
+            group.mkdir()
+            node.outside("/run/carve-left-mount").mkdir()
+            node.run(["mount", "-t", "tmpfs", "carve-left-mount", "/run/carve-left-mount"])
+            wanted += [(node.name, f"cgroup {group}"), (node.name, "mount /run/carve-left-mount (carve-left-mount)")]
+            found = self.left()
+            self.assertEqual([one for one in wanted if not any(
+                line.startswith(one[0]) and line.endswith(one[1]) for line in found)], [], found)
+            print(f"{len(wanted)} things were left on purpose, and each was named", flush=True)
+        finally:
+            node.run(["umount", "/run/carve-left-mount"], check=False)
+            node.run(["rm", "-rf", "/run/carve-left-mount", "/run/carve", "/var/lib/carve", "/usr/lib/carve", *FILES],
+                     check=False)
+            with contextlib.suppress(OSError):
+                group.rmdir()
+            for one in OBJECTS[::-1]:
+                self.ring.kubectl("delete", "--ignore-not-found", "-f", "-", input=json.dumps(one), check=False)
+            self.unmark(node)
+        with contextlib.suppress(AssertionError):
+            wait_for("the marks are gone", 30, lambda: not self.left(), every=1)
+        self.assertEqual(self.left(), [])
+
+    def unmark(self, node):
+        gone = {"elasticgpu.io/left-behind": None}
+        self.kube.patch("Node", node.name, {"metadata": {"labels": gone}})
+        self.kube.patch("Node", node.name, {"status": {
+            "conditions": [{"$patch": "delete", "type": "LeftBehind"}], "capacity": gone, "allocatable": gone}},
+            sub="status", content="application/strategic-merge-patch+json")
 
     def left_on_nodes(self):
-        """Node -> where it names Carve or one of its resources, and did not before."""
+        """Node -> what it has that it did not have before: labels, conditions, totals and the like by their names, and where
+        else it names Carve or one of its resources."""
         found = {}
         for name in (node.name for node in self.ring.nodes):
             now = self.kube.get("Node", name)
             now["status"].pop("images", None)       # what the runtime has in its store
-            was = traces.words_in(self.before[("nodes", "", name)])
+            before = self.before[("nodes", "", name)]
+            was = [*traces.words_in(before), *names_on(before)]
             # Slots are the kubelet's to count: it shows 0 of what a plugin once served.
-            if lines := [line for line in traces.words_in(now) if line not in was and not line.endswith(binder.SLOT)]:
+            if lines := [line for line in [*traces.words_in(now), *names_on(now)]
+                         if line not in was and not line.endswith(binder.SLOT)]:
                 found[name] = lines
         return found
 
 
 class OwnScheduler(Installation):
-    """Mode (a): a second kube-scheduler with a profile of Carve's own."""
+    """Mode (a): a second kube-scheduler with a profile of Carve's own; all of it by the chart."""
+    chart = True
 
     def test_install_upgrade_uninstall(self):
         self.steps()
