@@ -11,6 +11,7 @@ from .kube import ApiError
 from .testing import pod
 
 AWAY = (OSError, ApiError, http.client.HTTPException)     # what a client sees while something is being killed
+STAYS = "3600"      # seconds
 NODES = (None, None, None, "n1", "n2", "bare")            # where a pod wants to be
 
 
@@ -27,7 +28,7 @@ def make(name, dice):
     short = dice.random() < 0.5
     where = dice.choice(NODES)
     lives = dice.uniform(6, 30)
-    made = pod(name, image=images.PROGRAMS, command=["ring-look", "hold", "1" if short and where != "bare" else "3600"])
+    made = pod(name, image=images.PROGRAMS, command=["ring-look", "hold", "1" if short and where != "bare" else STAYS])
     made["metadata"]["labels"] = {"ring.test/churn": "true"}
     main = made["spec"]["containers"][0]
     made["spec"]["containers"] = [
@@ -37,6 +38,11 @@ def make(name, dice):
     made["spec"]["nodeSelector"] = {bare_nodes.LABEL: "true"} if where == "bare" else \
         {"kubernetes.io/os": "linux", **({"kubernetes.io/hostname": where} if where else {})}
     return made, lives
+
+
+def stays(made) -> bool:
+    """Whether it lives until it is deleted."""
+    return made["spec"]["containers"][0]["command"][-1] == STAYS
 
 
 class Churn:

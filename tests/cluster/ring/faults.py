@@ -23,6 +23,14 @@ def main_process(container_id: str) -> int:
     raise LookupError(f"no process in container {container_id}")
 
 
+def _stands_still(pid) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "T"
+    except FileNotFoundError:
+        return False
+
+
 class Supervisor:
     """An init system for kubelets, containerds and the API server of a ring: what has ended is started again, whatever
     it ended of (a kubelet ends by itself when it finds no containerd)."""
@@ -56,7 +64,9 @@ class Faults:
         self.ring, self.dice, self.patience, self.say = ring, dice, patience, say
         self.kube = ring.kube()
         self.done = {}                      # (part, "kill" or "stop") -> how often
+        self.cut_short = []                 # stops that did not last: somebody else ended the process, or let it go on
         self._stops = []                    # threads that will let something go on
+        self._stopped = {}                  # pid -> (part, node's name), of those that stand still now
 
     def _pod_process(self, pod) -> int:
         return main_process(pod["status"]["containerStatuses"][0]["containerID"])
@@ -81,30 +91,41 @@ class Faults:
         return pid
 
     def _pinned(self, part, node):
-        """A handle of the process as soon as there is one: its number may be another's a moment later."""
+        """(pid, a handle) of the process as soon as there is one: its number may be another's a moment later. Not of one
+        that stands still: a stop is to last."""
         def found():
             with contextlib.suppress(LookupError, KeyError, IndexError, OSError):
-                return os.pidfd_open(self.find(part, node))
+                pid = self.find(part, node)
+                return None if pid in self._stopped else (pid, os.pidfd_open(pid))
         return wait_for(f"{part} on {node.name} to be there", self.patience, found, every=0.2)
 
+    def _some_node(self, part):
+        """One on which this part does not stand still, if there is one."""
+        standing = {name for one, name in list(self._stopped.values()) if one == part}
+        return self.dice.choice([node for node in self.ring.nodes if node.name not in standing] or self.ring.nodes)
+
     def kill(self, part) -> None:
-        node = self.dice.choice(self.ring.nodes)
-        handle = self._pinned(part, node)
+        node = self._some_node(part)
+        _, handle = self._pinned(part, node)
         self._note("kill", part, node)
         signal.pidfd_send_signal(handle, signal.SIGKILL)
         os.close(handle)
 
     def stop(self, part, seconds) -> None:
         """SIGSTOP; goes on by itself after so many seconds."""
-        node = self.dice.choice(self.ring.nodes)
-        handle = self._pinned(part, node)
+        node = self._some_node(part)
+        pid, handle = self._pinned(part, node)
         self._note("stop", part, node)
+        self._stopped[pid] = (part, node.name)
         signal.pidfd_send_signal(handle, signal.SIGSTOP)
 
         def go_on():
             time.sleep(seconds)
             with contextlib.suppress(ProcessLookupError):
+                if not _stands_still(pid):
+                    self.cut_short.append(f"{part} of {node.name}")
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
+            del self._stopped[pid]
             os.close(handle)
         thread = threading.Thread(target=go_on)
         thread.start()
