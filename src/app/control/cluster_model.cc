@@ -63,7 +63,7 @@ void ClusterModel::put_node(const std::string& text) {
   auto node = codec::parse_cluster_node(text);
   const std::lock_guard lock(mutex_);
   if (!node) return unreadable("Node", node.error());
-  // Heartbeats and all conditions but one change nothing of ours.
+  // Heartbeats and all conditions but two change nothing of ours.
   const auto known = nodes_.find(node->name);
   if (known != nodes_.end() && known->second.exists && known->second.node == *node) return;
   NodeEntry& entry = touch(node->name);
@@ -370,6 +370,7 @@ ClusterModel::Figures ClusterModel::figures() const {
   for (const auto& [name, state] : *published_) {
     now.cards += state->ledger.cards().size();
     now.leaving += state->closed.empty() ? 0 : 1;
+    now.shared += state->closed_to.empty() ? 0 : 1;
     for (const auto& card : state->ledger.cards()) now.closed += card.card.closed.empty() ? 0 : 1;
   }
   for (const auto& [name, entry] : nodes_) {

@@ -64,11 +64,12 @@ class ClusterModel {
 
   /// Chooses cards for the pod on that node and sets them aside until settle(). Room that is set aside for this very
   /// owner on that node already in this epoch is given again as it is: a repeated write must say the same.
-  /// Nothing is set aside on a node whose agent is leaving, but for a pod that is on it already.
+  /// Nothing is set aside on a node whose agent is leaving, but for a pod that is on it already; nor where another
+  /// device plugin serves a name of its dialect.
   /// Where the cards of `wish` still serve the pod it is those: in a burst the next pods were sent elsewhere because of
   /// it. Only its cards count: what the pod gets of them is what it asks for.
   ///   errors  kNotFound: no such node, or no card on it; kFailedPrecondition: the pod has a node already;
-  ///           kUnavailable: its agent is being replaced, try again; place()'s
+  ///           kUnavailable: one of the two, try again; place()'s
   [[nodiscard]] Result<Reservation> reserve(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
                                             std::uint64_t epoch, const std::vector<Slice>& wish = {});
   /// How the write ended for which reserve() set aside; each reserve() is settled once.
@@ -98,6 +99,7 @@ class ClusterModel {
     std::size_t cards = 0;
     std::size_t closed = 0;  // cards on which nothing new is put
     std::size_t leaving = 0;  // nodes whose agent is being replaced
+    std::size_t shared = 0;   // nodes that are closed to a dialect
     std::size_t holding = 0;
     std::size_t waiting = 0;
     std::size_t unplaced = 0;

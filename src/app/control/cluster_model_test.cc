@@ -8,6 +8,7 @@
 
 #include "app/control/testing/objects.h"
 #include "app/control/waker.h"
+#include "codec/node/plugin_conflict.h"
 
 namespace carve::control {
 namespace {
@@ -235,6 +236,38 @@ TEST_F(ClusterModelTest, NobodyIsSentToANodeWhoseAgentIsLeaving) {
   EXPECT_TRUE(gained_room(*leaving->at("n1"), *fed.model.snapshot()->at("n1"))) << "who waits is woken";
   EXPECT_FALSE(gained_room(*before->at("n1"), *leaving->at("n1")));
   EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1));
+}
+
+TEST_F(ClusterModelTest, NobodyIsSentWhereAnotherPluginServesANameOfItsDialect) {
+  const auto say = [&](const std::string& name, const char* status) {
+    Fed::put(fed.nodes, fmt::format(R"({{"metadata":{{"name":"n1"}},"status":{{"conditions":[)"
+                                    R"({{"type":"ConflictingPlugin","status":"{}","message":"{}; pods that"}}]}}}})",
+                                    status, codec::conflict_words(name, 7)));
+  };
+  Fed::put(fed.pods, pod_object({.uid = "a"}));  // asks in gpushare's words
+  Fed::put(fed.pods, pod_object({.uid = "there", .node = "n1"}));
+  say("nvidia.com/gpu", "True");
+  EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1)) << "another dialect's name";
+  fed.model.settle("n1", {OwnerKind::kPod, "a"}, Outcome::kFailed);
+  for (const char* name : {"aliyun.com/gpu-mem", "aliyun.com/gpu-count"}) {
+    say(name, "True");
+    const auto closed = fed.model.snapshot();
+    EXPECT_EQ(closed->at("n1")->closed, "");
+    EXPECT_THAT(closed->at("n1")->closed_to.at("gpushare"), HasSubstr(name));
+    EXPECT_EQ(closed->at("n1")->closed_to.size(), 1U);
+    EXPECT_EQ(fed.model.figures().shared, 1U);
+    for (const char* uid : {"a", "there"}) {
+      const auto refused = fed.model.reserve("n1", *fed.model.pod(uid), kPolicies[0], 1);
+      ASSERT_FALSE(refused) << uid;
+      EXPECT_EQ(refused.error().code, Code::kUnavailable) << "to be tried again";
+      EXPECT_THAT(refused.error().what, HasSubstr("another device plugin serves"));
+    }
+    say(name, "False");
+    EXPECT_TRUE(gained_room(*closed->at("n1"), *fed.model.snapshot()->at("n1"))) << "who waits is woken";
+    EXPECT_FALSE(gained_room(*fed.model.snapshot()->at("n1"), *closed->at("n1")));
+    EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1));
+    fed.model.settle("n1", {OwnerKind::kPod, "a"}, Outcome::kFailed);
+  }
 }
 
 TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {

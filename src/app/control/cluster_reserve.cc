@@ -39,6 +39,9 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const KnownPo
   // One that somebody else gave that node is there already, and waits for its cards.
   const bool there = known != pods_.end() && known->second->object.node == node;
   if (entry.node.leaving && !there) return fail(Code::kUnavailable, kAgentIsReplaced);
+  // Being there already does not help: the kubelet has given it that plugin's devices, or will.
+  if (const auto& why = closed_by_dialect(*published_->at(node), pod.parts); !why.empty())
+    return fail(Code::kUnavailable, why);
   if (const auto found = entry.reserved.find(owner); found != entry.reserved.end()) {
     if (found->second.epoch == epoch) {
       ++found->second.asking;

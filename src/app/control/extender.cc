@@ -59,7 +59,7 @@ void Extender::look_ahead(Asked& asked) const {
   const auto ask = ask_of(asked);
   for (const auto number : busy) {
     FittingView* node = fitting[number];
-    if (node == nullptr || is_reserved_for(**node->state, asked.owner)) continue;
+    if (node == nullptr || is_reserved_for(**node->state, asked.owner, asked.parts)) continue;
     const auto ahead = expected_.ahead(asked.cluster->name(number), *node->state, asked.owner);
     if (ahead) node->score = cache_.score_ahead(asked.cluster, number, ahead, ask).value_or(kCrowded);
   }
@@ -74,7 +74,7 @@ const FittingView* Extender::choose_ahead(Asked& asked) const {
   expected_.forget(asked.owner);
   if (best == nullptr || best->score == kCrowded) return best;
   const auto& state = *best->state;
-  if (is_reserved_for(*state, asked.owner)) return best;
+  if (is_reserved_for(*state, asked.owner, asked.parts)) return best;
   const auto ahead = expected_.ahead(best->node, state, asked.owner);
   if (auto placed = placed_on(asked, ahead ? *ahead : *state))
     expected_.expect(asked.owner, std::string(best->node), std::move(*placed), now);

@@ -91,6 +91,20 @@ TEST_F(ExtenderTest, NobodyIsSentToANodeThatIsClosedAndItIsSaidWhy) {
               HasSubstr(R"("NodeNames":["half","idle"])"));
 }
 
+TEST_F(ExtenderTest, ADialectWhoseNameIsAnothersGoesElsewhereAndTheOthersGoOn) {
+  auto shared = std::make_shared<NodeState>(*node(16));
+  shared->closed_to = {{"gpushare", "another device plugin serves aliyun.com/gpu-mem on the node"}};
+  auto next = std::make_shared<ClusterState>(*cluster_);
+  next->put("idle", shared);
+  cluster_ = next;
+  const auto both = R"("half","idle")";
+  const auto said = extender_.filter(call(R"("aliyun.com/gpu-mem":"3")", both));
+  EXPECT_THAT(said, HasSubstr(R"("NodeNames":["half"])"));
+  EXPECT_THAT(said, HasSubstr(R"("FailedNodes":{"idle":")" + shared->closed_to["gpushare"] + "\"}"));
+  for (const char* other : {R"("nvidia.com/gpu":"1")", R"("elasticgpu.io/gpu-memory":"10240")"})
+    EXPECT_THAT(extender_.filter(call(other, both)), HasSubstr(R"("NodeNames":["idle"])")) << other;
+}
+
 TEST_F(ExtenderTest, RoomThatIsHeldIsNotOfferedToOthersOfThatPriority) {
   auto held = std::make_shared<NodeState>(*node(16));
   const Slice kept{{OwnerKind::kPod, "first"}, "c", CardId("GPU-0"), Bytes::gib(14), CoreShare(1)};

@@ -118,6 +118,8 @@ void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* tex
   gauge("carve_cards", "Cards of the cluster.", figures.cards);
   gauge("carve_cards_closed", "Cards on which nothing new is put.", figures.closed);
   gauge("carve_nodes_leaving", "Nodes whose agent is being replaced: nobody is sent there.", figures.leaving);
+  gauge("carve_nodes_conflicting",
+        "Nodes where another device plugin serves a name: who asks in its dialect is not sent there.", figures.shared);
   text->family("carve_pods", Kind::kGauge,
                "Pods that ask for cards: hold some, wait, or are on a node without a record.");
   text->sample(std::uint64_t{figures.holding}, {{"state", "holding"}});

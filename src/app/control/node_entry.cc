@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "codec/dialects/dialect.h"
 #include "codec/dialects/gpushare_unhealthy.h"
+#include "codec/node/plugin_conflict.h"
 
 namespace carve::control {
 namespace {
@@ -80,10 +82,24 @@ void NodeEntry::put_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
   }
 }
 
+std::map<std::string, std::string> closed_to(const codec::ClusterNode& node) {
+  std::map<std::string, std::string> closed;
+  for (const auto& name : node.of_others) {
+    if (const auto* dialect = codec::dialect_of(name); dialect != nullptr) {
+      closed.emplace(dialect->name,
+                     fmt::format("another device plugin serves {} on the node (condition {}): pods that ask in the "
+                                 "{} spelling go elsewhere until it is gone",
+                                 name, codec::kConflictingPlugin, dialect->name));
+    }
+  }
+  return closed;
+}
+
 NodeParts parts_of(NodeEntry& entry) {
   NodeParts parts;
   parts.labels = entry.node.labels;
   if (entry.node.leaving) parts.closed = kAgentIsReplaced;
+  parts.closed_to = closed_to(entry.node);
   if (!entry.links) entry.links = links_of(entry);
   parts.links = *entry.links;
   std::map<Owner, Booking> bookings;

@@ -82,6 +82,10 @@ struct NodeEntry {
 inline constexpr const char* kAgentIsReplaced =
     "the node's agent is being replaced (condition GPUAgentLeaving); pods wait until the next one serves";
 
+/// By dialect, why nobody who asks in it is sent there: another device plugin serves one of its names, and the kubelet
+/// would give such a pod that plugin's devices too.
+[[nodiscard]] std::map<std::string, std::string> closed_to(const codec::ClusterNode& node);
+
 /// What assemble() is to make of it: every card, and every booking that anybody speaks of.
 [[nodiscard]] NodeParts parts_of(NodeEntry& entry);
 

@@ -8,6 +8,9 @@ namespace carve::control {
 
 bool gained_room(const NodeState& before, const NodeState& now) {
   if (!before.closed.empty() && now.closed.empty()) return true;
+  if (std::any_of(before.closed_to.begin(), before.closed_to.end(),
+                  [&](const auto& dialect) { return !now.closed_to.contains(dialect.first); }))
+    return true;
   // A hold that ended may have kept others out.
   if (std::any_of(before.holds.begin(), before.holds.end(), [&](const Hold& hold) {
         return std::find(now.holds.begin(), now.holds.end(), hold) == now.holds.end();

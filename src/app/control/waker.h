@@ -39,7 +39,8 @@ class Waker {
 /// An annotation of that Node is written anew: kube-scheduler asks again for pods that wait.
 Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& node);
 
-/// More can be put on `now` than on `before`: a slice went, a card came, healed or was opened again, or the node was.
+/// More can be put on `now` than on `before`: a slice went, a card came, healed or was opened again, or the node was,
+/// be it to one dialect.
 [[nodiscard]] bool gained_room(const NodeState& before, const NodeState& now);
 
 }  // namespace carve::control

@@ -8,6 +8,7 @@
 
 #include "app/doors/testing/fake_node_slices.h"
 #include "app/node/node_report.h"
+#include "codec/node/plugin_conflict.h"
 #include "port/testing/fake_kube_api.h"
 
 // Every condition of a Node, from where its trouble shows to what the API server has: it turns on, with cause and fix,
@@ -156,6 +157,16 @@ TEST(Conditions, EachTurnsOnWithCauseAndFixAndHealsAndNoOtherDoes) {
     ASSERT_TRUE(world.said().contains(one.type));
     EXPECT_FALSE(world.said()[one.type].on);
   }
+}
+
+/// A kubelet keeps the name of a plugin that went for five minutes, with no device, and fails pods that ask for it.
+TEST(Conditions, ANameThatTheKubeletStillKeepsForAPluginThatWentIsLeftToIt) {
+  World world;
+  world.plugins = {{"elasticgpu.io/gpu-core", 0}};
+  world.settle();
+  EXPECT_TRUE(world.said()["ConflictingPlugin"].on);
+  EXPECT_EQ(codec::names_in_conflict(world.said()["ConflictingPlugin"].message),
+            std::vector<std::string>{"elasticgpu.io/gpu-core"});
 }
 
 /// The API server refuses a type that the policy does not list, and this table has each that there is.

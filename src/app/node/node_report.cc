@@ -7,6 +7,7 @@
 
 #include "app/node/labels.h"
 #include "app/node/totals.h"
+#include "codec/node/plugin_conflict.h"
 
 namespace carve::node {
 namespace {
@@ -118,10 +119,11 @@ codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, NodeFacts* f
     if (mapped_.contains(name)) {
       totals[name] = std::nullopt;
       facts->withheld += (facts->withheld.empty() ? "" : ", ") + name + " is mapped by a DeviceClass";
-    } else if (const auto other = plugins.find(name); other != plugins.end() && other->second > 0) {
-      // The kubelet writes that plugin's number there: it is left to it, whatever we would say.
-      facts->conflicting += fmt::format("{}another device plugin serves {} on this node ({} devices)",
-                                        facts->conflicting.empty() ? "" : "; ", name, other->second);
+    } else if (const auto other = plugins.find(name); other != plugins.end()) {
+      // The kubelet writes that plugin's number there, and fails pods that ask for more than it has, also while it
+      // waits for a plugin that went: the name is left to it, whatever we would say.
+      facts->conflicting +=
+          (facts->conflicting.empty() ? "" : "; ") + codec::conflict_words(name, other->second);
     } else if (cards.cards.size() == most_cards_ && most_cards_ > 0) {
       if (auto total = total_of(name, cards.cards, world_.gpushare_unit)) totals[name] = std::move(*total);
     }

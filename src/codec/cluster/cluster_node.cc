@@ -4,6 +4,7 @@
 
 #include "codec/json_memory.h"
 #include "codec/node/node_object.h"
+#include "codec/node/plugin_conflict.h"
 
 namespace carve::codec {
 
@@ -22,7 +23,10 @@ Result<ClusterNode> parse_cluster_node(std::string_view text) {
   const auto slots = read::text_named(read::at(value, "status.allocatable"), "elasticgpu.io/slot");
   (void)std::from_chars(slots.data(), slots.data() + slots.size(), node.slots);
   for (const auto& item : read::list(value, "status.conditions")) {
-    if (read::text(item, "type") == kAgentLeaving) node.leaving = read::text(item, "status") == "True";
+    if (read::text(item, "status") != "True") continue;
+    const auto type = read::text(item, "type");
+    if (type == kAgentLeaving) node.leaving = true;
+    if (type == kConflictingPlugin) node.of_others = names_in_conflict(read::text(item, "message"));
   }
   return node;
 }

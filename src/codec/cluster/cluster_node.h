@@ -15,6 +15,7 @@ struct ClusterNode {
   std::map<std::string, std::string> labels;
   std::uint64_t slots = 0;  // allocatable elasticgpu.io/slot
   bool leaving = false;     // its agent says that it is about to end (kAgentLeaving)
+  std::vector<std::string> of_others = {};  // names that another device plugin serves there (kConflictingPlugin)
   friend bool operator==(const ClusterNode&, const ClusterNode&) = default;
 };
 

@@ -123,6 +123,16 @@ TEST(ClusterNode, ItsAddressIsTheOneWithinTheCluster) {
   EXPECT_EQ(node_address("no JSON"), "");
 }
 
+TEST(ClusterNode, WhichNamesAnotherPluginServes) {
+  const auto others = [](const std::string& status) {
+    return parse_cluster_node(R"({"metadata":{"name":"n"},"status":{"conditions":[{"type":"ConflictingPlugin",)"
+                              R"("message":"another device plugin serves nvidia.com/gpu on this node (8 devices); p",)"
+                              R"("status":")" + status + R"("}]}})")->of_others;
+  };
+  EXPECT_EQ(others("True"), std::vector<std::string>{"nvidia.com/gpu"});
+  EXPECT_TRUE(others("False").empty());
+}
+
 TEST(ClusterNode, WhetherItsAgentIsLeaving) {
   const auto leaving = [](const std::string& status) {
     return parse_cluster_node(R"({"metadata":{"name":"n"},"status":{"conditions":[{"type":"Ready","status":"True"},)"

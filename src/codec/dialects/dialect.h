@@ -53,6 +53,7 @@ struct Dialect {
   Texts (*show)(const Shown& shown) = nullptr;
   Texts (*environment)(const Shown& shown, const RecordPart& part) = nullptr;
   bool together = false;  // all containers of a pod that speak it stand on the same cards
+  std::span<const std::string_view> counts = {};  // further names under which its nodes show what they have
 };
 
 Result<Request> read_native(const Words& words, const PodAsk& pod, const DialectSettings& settings);
@@ -64,6 +65,8 @@ Result<Request> read_nvidia(const Words& words, const PodAsk& pod, const Dialect
 
 /// All dialects there are.
 [[nodiscard]] std::span<const Dialect> dialects();
+/// Whose that resource name is, asked in or shown by nodes; nullptr: nobody's.
+[[nodiscard]] const Dialect* dialect_of(std::string_view resource);
 
 /// What a Pod asks for, in normal form: a pure function of its spec. Empty: nothing of ours.
 ///   errors  kInvalidArgument: all that is wrong with all of its containers, each with the

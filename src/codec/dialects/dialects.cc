@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -13,6 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kNative = {"elasticgpu.io/gpu-memory",
                                                      "elasticgpu.io/gpu-core", "elasticgpu.io/gpu"};
 constexpr std::array<std::string_view, 1> kGpushare = {"aliyun.com/gpu-mem"};
+constexpr std::array<std::string_view, 1> kGpushareCounts = {"aliyun.com/gpu-count"};
 constexpr std::array<std::string_view, 1> kNvidia = {"nvidia.com/gpu"};
 
 // What an extender of gpushare writes when it binds, and what the inspect tools of the field read.
@@ -24,7 +26,7 @@ constexpr std::array<std::string_view, 6> kGpushareShown = {
 constexpr std::array<Dialect, 3> kDialects = {{
     {"native", kNative, {}, read_native, nullptr, nullptr},
     {"gpushare", kGpushare, kGpushareShown, read_gpushare, show_gpushare, environment_of_gpushare,
-     true},
+     true, kGpushareCounts},
     {"nvidia", kNvidia, {}, read_nvidia, nullptr, nullptr},
 }};
 
@@ -157,6 +159,16 @@ std::optional<std::uint64_t> Words::count(std::string_view name, std::uint64_t h
 }
 
 std::span<const Dialect> dialects() { return kDialects; }
+
+const Dialect* dialect_of(std::string_view resource) {
+  const auto has = [&](std::span<const std::string_view> names) {
+    return std::find(names.begin(), names.end(), resource) != names.end();
+  };
+  const auto* const found = std::find_if(kDialects.begin(), kDialects.end(), [&](const Dialect& dialect) {
+    return has(dialect.resources) || has(dialect.counts);
+  });
+  return found == kDialects.end() ? nullptr : found;
+}
 
 Result<std::vector<PartRequest>> requests_of(const PodAsk& pod, const DialectSettings& settings) {
   std::vector<PartRequest> parts;

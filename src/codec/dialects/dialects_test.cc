@@ -124,6 +124,14 @@ TEST(Dialects, PreferencesAreAnnotationsWithKnownWords) {
             "standard or offline");
 }
 
+TEST(Dialects, ANameIsWhoseNodesShowItOrPodsAskInIt) {
+  EXPECT_EQ(dialect_of("elasticgpu.io/gpu-core")->name, "native");
+  EXPECT_EQ(dialect_of("aliyun.com/gpu-mem")->name, "gpushare");
+  EXPECT_EQ(dialect_of("aliyun.com/gpu-count")->name, "gpushare") << "nobody asks in it; who serves it is that plugin";
+  EXPECT_EQ(dialect_of("nvidia.com/gpu")->name, "nvidia");
+  EXPECT_EQ(dialect_of("elasticgpu.io/slot"), nullptr);
+}
+
 TEST(PodAskJson, IsReadAsTheApiServerWritesIt) {
   const auto ask =
       parse_pod_ask(R"({"metadata":{"labels":{"a":"b"},"annotations":{"x":"y"}},"spec":{

@@ -41,6 +41,7 @@ Assembled assemble(NodeParts parts) {
   result.state.links = std::move(parts.links);
   result.state.labels = std::move(parts.labels);
   result.state.closed = std::move(parts.closed);
+  result.state.closed_to = std::move(parts.closed_to);
   std::sort(parts.bookings.begin(), parts.bookings.end(), goes_first);
   std::vector<std::pair<CardId, std::string>> close;
   for (const Booking& booking : parts.bookings) {

@@ -26,6 +26,7 @@ struct NodeParts {
   std::map<std::string, std::string> labels;
   std::vector<Booking> bookings;
   std::string closed = {};  // as in NodeState
+  std::map<std::string, std::string> closed_to = {};
 };
 
 /// Something that is held and cannot be.

@@ -9,9 +9,22 @@
 
 namespace carve {
 
+const std::string& closed_by_dialect(const NodeState& node, const std::vector<PartRequest>& parts) {
+  static const std::string kOpen;
+  if (node.closed_to.empty()) return kOpen;
+  for (const PartRequest& part : parts) {
+    if (const auto why = node.closed_to.find(part.request.dialect); why != node.closed_to.end()) return why->second;
+  }
+  return kOpen;
+}
+
+const std::string& closed_for(const NodeState& node, const std::vector<PartRequest>& parts) {
+  return node.closed.empty() ? closed_by_dialect(node, parts) : node.closed;
+}
+
 NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
                       const PodPolicy& policy, std::int32_t priority) {
-  if (!state.closed.empty()) return {false, false, 0, state.closed};
+  if (const auto& why = closed_for(state, parts); !why.empty()) return {false, false, 0, why};
   const Policies rows = policy.on(state.labels);
   const SeenLedger seen(state, owner, priority);
   const auto placed = place_pod(*seen, state.links, owner, parts, *rows.card);
@@ -20,8 +33,8 @@ NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vec
   return {false, code == Code::kFailedPrecondition || code == Code::kInvalidArgument, 0, placed.error().what};
 }
 
-bool is_reserved_for(const NodeState& state, const Owner& owner) {
-  return state.closed.empty() && std::binary_search(state.reserved.begin(), state.reserved.end(), owner);
+bool is_reserved_for(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts) {
+  return std::binary_search(state.reserved.begin(), state.reserved.end(), owner) && closed_for(state, parts).empty();
 }
 
 Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
@@ -31,7 +44,7 @@ Fit fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartR
     const auto node = cluster.find(name);
     if (node == cluster.end()) {
       result.refused.push_back({name, std::string(kNoCardThere), true});
-    } else if (is_reserved_for(*node->second, owner)) {
+    } else if (is_reserved_for(*node->second, owner, parts)) {
       result.nodes.push_back({name, kReservedScore});
     } else if (NodeWord word = word_of_node(*node->second, owner, parts, policy, priority); word.fits) {
       result.nodes.push_back({name, word.score});

@@ -23,8 +23,14 @@ struct NodeState {
   std::vector<Owner> reserved;                // room is set aside for them, they are not bound yet; sorted
   std::vector<Hold> holds = {};               // room that is kept while others go
   std::string closed = {};                    // why nobody is sent there just now; empty: they are
+  std::map<std::string, std::string> closed_to = {};  // by dialect: why nobody who asks in it is sent there just now
   friend bool operator==(const NodeState&, const NodeState&) = default;
 };
+
+/// Why nobody who asks in the dialects of these is sent there just now; empty: they are.
+[[nodiscard]] const std::string& closed_by_dialect(const NodeState& node, const std::vector<PartRequest>& parts);
+/// The same, or why nobody is sent there at all.
+[[nodiscard]] const std::string& closed_for(const NodeState& node, const std::vector<PartRequest>& parts);
 
 /// The node's ledger as somebody of that priority sees it; no copy where nothing is held. Not longer than the node.
 class SeenLedger {

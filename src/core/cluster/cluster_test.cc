@@ -109,6 +109,24 @@ TEST(Cluster, RefusalsAreGroupedTheLargestGroupFirst) {
   EXPECT_EQ(explain({}), "");
 }
 
+TEST(Cluster, ANodeThatIsClosedToADialectServesTheOthers) {
+  auto closed = std::make_shared<NodeState>(*node(16, 0));
+  closed->closed_to = {{"gpushare", "another device plugin serves it"}};
+  closed->reserved = {kPod};
+  const ClusterState cluster = {{"a", closed}};
+  auto parts = asks(4);
+  EXPECT_EQ(fit(cluster, kPod, parts, {"a"}, kPolicies[0]).nodes.size(), 1U);
+  parts.push_back(parts.front());
+  parts.back().part = "d";
+  parts.back().request.dialect = "gpushare";
+  const Fit found = fit(cluster, kPod, parts, {"a"}, kPolicies[0]);
+  ASSERT_EQ(found.refused.size(), 1U) << "one container of several is enough, and room set aside does not help";
+  EXPECT_EQ(found.refused[0].why, "another device plugin serves it");
+  EXPECT_FALSE(found.refused[0].final);
+  closed->closed = "its agent is being replaced";
+  EXPECT_EQ(closed_for(*closed, parts), closed->closed) << "to everybody";
+}
+
 TEST(Cluster, AModelThatIsNotThereIsFinal) {
   const ClusterState cluster = {{"a", node(16, 0)}};
   const Fit found = fit(cluster, kPod, asks(4, "h200"), {"a"}, kPolicies[0]);

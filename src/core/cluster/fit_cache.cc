@@ -87,7 +87,7 @@ FitView FitCache::fit(const std::shared_ptr<const ClusterState>& cluster, const 
     const auto number = seen_->number_of(name);
     if (!number) {
       view.refused.push_back({name, no_card(), true});
-    } else if (const auto& state = seen_->node(*number); is_reserved_for(*state, ask.owner)) {
+    } else if (const auto& state = seen_->node(*number); is_reserved_for(*state, ask.owner, ask.parts)) {
       view.nodes.push_back({name, kReservedScore, &state, *number});
     } else {
       answer(shape, *number, name, ask, &view);

@@ -47,7 +47,7 @@ std::shared_ptr<const ClusterState> after_a_change(const ClusterState& before, i
   }
   auto state = std::make_shared<NodeState>(*found->second);
   const CardState& card = state->ledger.cards()[pick<std::size_t>(0, state->ledger.cards().size() - 1)];
-  switch (pick(0, 4)) {
+  switch (pick(0, 5)) {
     case 0:
       (void)state->ledger.set_health(card.card.id, {!card.card.health.ok, "flips"});
       break;
@@ -56,6 +56,12 @@ std::shared_ptr<const ClusterState> after_a_change(const ClusterState& before, i
       break;
     case 2:
       state->reserved = {{OwnerKind::kPod, "p" + std::to_string(pick(0, 2))}};
+      break;
+    case 5:
+      if (state->closed_to.empty())
+        state->closed_to = {{"gpushare", "its name is another's"}};
+      else
+        state->closed_to.clear();
       break;
     case 3:
       state->holds = {Hold{{OwnerKind::kPod, "p" + std::to_string(pick(0, 2))}, pick(0, 2), {}, {}}};
@@ -74,6 +80,7 @@ std::vector<PartRequest> some_request() {
   Request request;
   request.memory = MemoryAsk::of(Bytes::gib(pick<std::uint64_t>(1, 6)));
   request.compute = CoreShare(10 * pick(1U, 3U));
+  if (pick(0, 2) == 0) request.dialect = "gpushare";
   std::vector<PartRequest> parts = {{"c", Phase::kRun, request, {}}};
   if (pick(0, 3) == 0) parts.front().request = whole_cards(pick(1U, 2U));
   if (pick(0, 3) == 0) parts.push_back({"d", Phase::kInit, request, {}});

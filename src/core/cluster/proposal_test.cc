@@ -52,6 +52,9 @@ TEST_F(ProposalTest, WhereCardsLackNothingThenItStands) {
   EXPECT_EQ(correct(17, {}).word, ProposalWord::kStands) << "its room is set aside";
   node.closed = "its agent is being replaced";
   EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
+  node.closed = "";
+  node.closed_to = {{"native", "another device plugin serves its name"}};
+  EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
 }
 
 TEST_F(ProposalTest, WhomTheCardsNeedGoFirstAndNobodyElse) {

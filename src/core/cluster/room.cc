@@ -32,6 +32,8 @@ FoundRoom find_room(const ClusterState& cluster, const Owner& owner, const std::
     const auto node = cluster.find(name);
     if (node == cluster.end()) continue;
     const NodeState& state = *node->second;
+    // It may open to them again, and nobody knows when: nobody waits for that who could have room elsewhere.
+    if (!closed_by_dialect(state, parts).empty()) continue;
     const PolicyRow& row = policy(name);
     const bool reserved = std::binary_search(state.reserved.begin(), state.reserved.end(), owner);
     const SeenLedger seen(state, owner, priority);

@@ -34,7 +34,8 @@ struct Standing {
 };
 
 /// Where a pod of that priority finds room among `names`, and on which node the cheapest others would have to go for
-/// it; the lower name between equals. On a node that is closed nobody goes for it. Room that is held for others is
+/// it; the lower name between equals. On a node that is closed nobody goes for it, and on one that is closed to its
+/// dialect alone it does not wait either. Room that is held for others is
 /// taken (hold.h). Pure.
 ///   cost    place_pod() per node; choose_victims() on nodes where it helps, at most kMostNodesToClear of them
 [[nodiscard]] FoundRoom find_room(const ClusterState& cluster, const Owner& owner,

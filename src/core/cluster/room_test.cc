@@ -76,6 +76,21 @@ TEST_F(RoomTest, NobodyGoesForAPodWhoseNodeOpensAgainSoonNorOnIt) {
   EXPECT_EQ(find(8).room, Room::kThere);
 }
 
+TEST_F(RoomTest, NobodyWaitsForANodeThatIsClosedToItsDialectNorGoesThere) {
+  add_node("a", {{holder("low", 0), 16}});
+  add_node("b", {{holder("lower", -1), 8}});
+  auto state = std::make_shared<NodeState>(*cluster.at("b"));
+  state->closed_to = {{"native", "another device plugin serves its name"}};
+  cluster.put("b", state);
+  const auto found = find(8);
+  EXPECT_EQ(found.room, Room::kForOthers);
+  EXPECT_EQ(found.node, "a");
+  state = std::make_shared<NodeState>(*state);
+  state->closed_to = {{"gpushare", "another device plugin serves its name"}};
+  cluster.put("b", state);
+  EXPECT_EQ(find(8).room, Room::kThere) << "it is another dialect's name";
+}
+
 TEST_F(RoomTest, TheNodeIsChosenAsKubeSchedulerOrdersItsCandidates) {
   add_node("dear", {{holder("d", 5), 16}});
   add_node("two", {{holder("t1", 0), 8}, {holder("t2", 0), 8}});

@@ -25,7 +25,7 @@ struct NodeWord {
 [[nodiscard]] NodeWord word_of_node(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
                                     const PodPolicy& policy, std::int32_t priority = 0);
 /// Room is set aside there for the owner, and it may go there.
-[[nodiscard]] bool is_reserved_for(const NodeState& state, const Owner& owner);
+[[nodiscard]] bool is_reserved_for(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts);
 inline constexpr std::int64_t kReservedScore = kBestNode + 1;
 inline constexpr std::string_view kNoCardThere = "no card of ours on it";
 

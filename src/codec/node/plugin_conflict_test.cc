@@ -1,0 +1,28 @@
+#include "codec/node/plugin_conflict.h"
+
+#include <gtest/gtest.h>
+
+namespace carve::codec {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TEST(PluginConflict, TheNamesAreReadOutOfTheWordsThatAreWritten) {
+  const auto words = conflict_words("nvidia.com/gpu", 8);
+  EXPECT_EQ(words, "another device plugin serves nvidia.com/gpu on this node (8 devices)");
+  EXPECT_EQ(names_in_conflict(words), Names{"nvidia.com/gpu"});
+  EXPECT_EQ(names_in_conflict(conflict_words("nvidia.com/gpu", 0)), Names{"nvidia.com/gpu"})
+      << "the kubelet keeps it still";
+  EXPECT_EQ(names_in_conflict(words + "; " + conflict_words("aliyun.com/gpu-mem", 1) + "; pods that ask for it"),
+            (Names{"nvidia.com/gpu", "aliyun.com/gpu-mem"}));
+}
+
+TEST(PluginConflict, OtherWordsNameNobody) {
+  for (const char* odd :
+       {"", "another device plugin serves ", "another device plugin serves x", "serves x on this node (",
+        "another device plugin serves x and y on this node (2 devices)"})
+    EXPECT_EQ(names_in_conflict(odd), Names()) << odd;
+}
+
+}  // namespace
+}  // namespace carve::codec
