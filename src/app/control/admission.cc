@@ -40,11 +40,18 @@ struct Work {
   std::vector<codec::PatchStep> patch;
   std::vector<std::string>
       missing;  // what should stand there already, when the validating webhook is asked
+  AdmissionFaults faults = {};
 
   void add(std::string path, std::string value) {
     patch.push_back({"add", std::move(path), std::move(value)});
   }
-  void refuse(std::string what) { errors.push_back({Code::kInvalidArgument, std::move(what)}); }
+  void refuse(AdmissionFault fault, Error error) {
+    faults.set(static_cast<std::size_t>(fault));
+    errors.push_back(std::move(error));
+  }
+  void refuse(AdmissionFault fault, std::string what) {
+    refuse(fault, Error{Code::kInvalidArgument, std::move(what)});
+  }
 };
 
 bool starts_with(std::string_view text, std::string_view start) {
@@ -100,6 +107,7 @@ void check_placeholders(Work& work) {
     const auto at = key.find('<');
     if (!starts_with(key, kOurs) || at == std::string::npos) continue;
     work.refuse(
+        AdmissionFault::kAnnotation,
         fmt::format("annotation {}: {} stands for the name of a container; write that instead (this pod has {})",
                     key.substr(0, 128), key.substr(at, 64), fmt::join(names, ", ")));
   }
@@ -107,7 +115,8 @@ void check_placeholders(Work& work) {
 
 /// A preference that nobody understands would quietly be none.
 void check_placement(Work& work) {
-  if (const auto said = codec::placement_of(work.review.pod); !said) work.errors.push_back(said.error());
+  if (const auto said = codec::placement_of(work.review.pod); !said)
+    work.refuse(AdmissionFault::kPlacement, said.error());
 }
 
 /// Names below elasticgpu.io/ that mean nothing: a typing error would wait for ever.
@@ -119,8 +128,9 @@ void check_names(Work& work, const codec::ContainerAsk& container) {
       if (std::find(native.begin(), native.end(), name) != native.end()) continue;
       if (amounts == &container.requests && container.limits.count(name) != 0)
         continue;  // said already
-      work.refuse(fmt::format("container {}: {}: no such resource; legal are {}", container.name,
-                              name.substr(0, 64), fmt::join(native, ", ")));
+      work.refuse(AdmissionFault::kResourceName,
+                  fmt::format("container {}: {}: no such resource; legal are {}", container.name, name.substr(0, 64),
+                              fmt::join(native, ", ")));
     }
   }
 }
@@ -134,6 +144,7 @@ void check_unread(Work& work, const codec::ContainerAsk& container) {
     for (const auto start : kUnread) {
       if (!starts_with(name, start) || value == "0") continue;
       work.refuse(
+          AdmissionFault::kResourceName,
           fmt::format("container {}: {}: not read by Carve; leave it out, or ask with {} instead "
                       "of all of these names",
                       container.name, name.substr(0, 64),
@@ -153,6 +164,7 @@ void check_claims(Work& work, const ReviewedContainer& container, const codec::C
     }
   }
   work.refuse(
+      AdmissionFault::kClaim,
       fmt::format("container {}: resources.claims ({}) beside {}: ambiguous; legal is one of both in a container. Ask "
                   "for cards by the claim alone, or leave the claim out; one for another kind of device belongs to "
                   "another container of the pod",
@@ -180,6 +192,7 @@ void put_slots(Work& work, const ReviewedContainer& container, const codec::Cont
 void check_slots(Work& work, const codec::ContainerAsk& ask) {
   if (amount_in(ask.limits).empty() && amount_in(ask.requests).empty()) return;
   work.refuse(
+      AdmissionFault::kSlots,
       fmt::format("container {}: {} without a request for cards; nobody asks for slots, Carve adds "
                   "one per card "
                   "(ask with {})",
@@ -207,7 +220,8 @@ void close_environment(Work& work, const ReviewedContainer& container) {
         "container {}: {} = {} {}", container.name, codec::kVisibleDevices, value,
         container.claims.empty() ? "without a request for a card" : "beside claims, which need no variable");
     if (work.settings.visible == VisibleDevices::kRefuse) {
-      work.refuse(what + "; legal are void and none" +
+      work.refuse(AdmissionFault::kVisibleDevices,
+                  what + "; legal are void and none" +
                   (container.claims.empty()
                        ? fmt::format(", or ask ({}, …)", codec::dialects().front().resources.front())
                        : ""));
@@ -251,12 +265,12 @@ void review_pod(Work& work) {
   strip(work);
   if (is_mirror(review)) return;
   for (const auto& key : review.odd) {
-    work.refuse(fmt::format("label or annotation {}: its value is no text; write it in quotes",
-                            key.substr(0, 128)));
+    work.refuse(AdmissionFault::kAnnotation,
+                fmt::format("label or annotation {}: its value is no text; write it in quotes", key.substr(0, 128)));
   }
   check_placeholders(work);
   const auto parts = codec::requests_of(review.pod, work.dialects);
-  if (!parts) work.errors.push_back(parts.error());
+  if (!parts) work.refuse(AdmissionFault::kRequest, parts.error());
   for (const auto& ask : review.pod.containers) check_names(work, ask);
   for (std::size_t i = 0; i < review.containers.size(); ++i) {
     const auto& container = review.containers[i];
@@ -291,7 +305,7 @@ void review_change(Work& work) {
   const auto old_parts = codec::requests_of(before, work.dialects);
   const auto parts = codec::requests_of(work.review.pod, work.dialects);
   if (!old_parts && !parts) return;  // nonsense that was let in once may go on its way, and out
-  if (!parts) return work.errors.push_back(parts.error());
+  if (!parts) return work.refuse(AdmissionFault::kChanged, parts.error());
   if (!parts->empty() && codec::placement_of(*work.review.before)) check_placement(work);
   if (old_parts && *old_parts == *parts) return;
   const auto words = [](const Result<std::vector<PartRequest>>& all, const std::string& name) {
@@ -303,6 +317,7 @@ void review_change(Work& work) {
     const auto is = words(parts, container.name);
     if (was == is) continue;
     work.refuse(
+        AdmissionFault::kChanged,
         fmt::format("container {}: what is asked for may not change: {}, was {}; make a new pod",
                     container.name, is, was));
   }
@@ -314,7 +329,7 @@ codec::ReviewAnswer Admission::answer(const Review& review, bool validating) con
   Work work{review, dialects_, settings_, validating, {}, {}, {}, {}};
   const bool pod = review.resource == "pods";
   if (pod && !review.unreadable.what.empty()) {
-    work.errors.push_back(review.unreadable);
+    work.refuse(AdmissionFault::kUnreadable, review.unreadable);
   } else if (pod && review.subresource.empty() && review.operation == "CREATE") {
     review_pod(work);
   } else if (pod && review.subresource == "ephemeralcontainers") {
@@ -326,9 +341,10 @@ codec::ReviewAnswer Admission::answer(const Review& review, bool validating) con
   codec::ReviewAnswer answer;
   answer.uid = review.uid;
   if (validating && work.errors.empty()) {
-    for (const auto& what : work.missing) work.refuse(what);
+    for (const auto& what : work.missing) work.refuse(AdmissionFault::kNotMutated, what);
     if (!work.errors.empty()) {
       work.refuse(
+          AdmissionFault::kNotMutated,
           "the mutating webhook carve-admission puts this right: it was not asked, or another "
           "webhook changed the "
           "pod after it");
@@ -336,6 +352,7 @@ codec::ReviewAnswer Admission::answer(const Review& review, bool validating) con
   }
   if (const auto refused = joined(work.errors); !refused) {
     answer.refusal = "carve: " + refused.error().what;
+    tell(work.faults);
     return answer;
   }
   if (validating) return answer;
@@ -344,16 +361,19 @@ codec::ReviewAnswer Admission::answer(const Review& review, bool validating) con
   return answer;
 }
 
-std::string Admission::mutate(std::string_view call) const {
-  const auto review = codec::parse_review(call);
-  if (!review) return codec::to_json({"", "carve: " + review.error().what, {}, {}});
-  return codec::to_json(answer(*review, false));
+void Admission::tell(AdmissionFaults faults) const {
+  if (watcher_) watcher_(faults);
 }
 
-std::string Admission::validate(std::string_view call) const {
+std::string Admission::answer_text(std::string_view call, bool validating) const {
   const auto review = codec::parse_review(call);
-  if (!review) return codec::to_json({"", "carve: " + review.error().what, {}, {}});
-  return codec::to_json(answer(*review, true));
+  if (review) return codec::to_json(answer(*review, validating));
+  tell(AdmissionFaults().set(static_cast<std::size_t>(AdmissionFault::kUnreadable)));
+  return codec::to_json({"", "carve: " + review.error().what, {}, {}});
 }
+
+std::string Admission::mutate(std::string_view call) const { return answer_text(call, false); }
+
+std::string Admission::validate(std::string_view call) const { return answer_text(call, true); }
 
 }  // namespace carve::control

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "app/control/admission_fault.h"
 #include "codec/dialects/dialect.h"
 
 namespace carve::codec {
@@ -38,8 +40,10 @@ struct AdmissionSettings {
 /// object that was reviewed changes nothing. Safe from any thread.
 class Admission {
  public:
-  Admission(codec::DialectSettings dialects, AdmissionSettings settings)
-      : dialects_(dialects), settings_(std::move(settings)) {}
+  /// Is told of every review that was refused what was wrong with it.
+  using Watcher = std::function<void(AdmissionFaults)>;
+  Admission(codec::DialectSettings dialects, AdmissionSettings settings, Watcher watcher = {})
+      : dialects_(dialects), settings_(std::move(settings)), watcher_(std::move(watcher)) {}
 
   /// The mutating webhook: an AdmissionReview v1 in, one out. A call that cannot be read is refused
   /// with an empty uid, which the API server takes as a failed call.
@@ -51,9 +55,12 @@ class Admission {
 
  private:
   [[nodiscard]] codec::ReviewAnswer answer(const codec::Review& review, bool validating) const;
+  [[nodiscard]] std::string answer_text(std::string_view call, bool validating) const;
+  void tell(AdmissionFaults faults) const;
 
   codec::DialectSettings dialects_;
   AdmissionSettings settings_;
+  Watcher watcher_;
 };
 
 }  // namespace carve::control

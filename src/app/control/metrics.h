@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "app/control/admission_fault.h"
 #include "app/control/binder.h"
 #include "app/control/cluster_model.h"
 #include "app/control/live_placement.h"
@@ -46,6 +47,8 @@ class ControlMetrics {
   void observe(Verb verb, Ended ended, std::chrono::nanoseconds took);
   /// The nodes of one filter call, by what became of them.
   void observe_filter(const FitView& fit);
+  /// What was wrong with a pod that admission refused.
+  void observe_refusal(AdmissionFaults faults);
 
   /// All of the above, as families.
   void write(codec::MetricsText* text) const;
@@ -59,6 +62,8 @@ class ControlMetrics {
   std::atomic<std::uint64_t> nodes_fit_ = 0;
   std::atomic<std::uint64_t> nodes_full_ = 0;
   std::atomic<std::uint64_t> nodes_never_ = 0;
+  std::array<std::atomic<std::uint64_t>, kHindrances> nodes_refused_{};
+  std::array<std::atomic<std::uint64_t>, kAdmissionFaults> reviews_refused_{};
 };
 
 /// Per card of the cluster: what it has and what is granted of it, for dashboards and alerts.

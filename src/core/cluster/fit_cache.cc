@@ -52,7 +52,7 @@ void FitCache::ask_again(Word* known, const std::shared_ptr<const NodeState>& st
   ++figures_.asked;
   NodeWord said = word_of_node(*state, ask.owner, ask.parts, ask.policy, ask.priority);
   *known = Word{state, said.fits ? nullptr : std::make_shared<const std::string>(std::move(said.why)), said.score,
-                said.final};
+                said.final, said.class_of_why};
 }
 
 void FitCache::answer(Shape& shape, ClusterState::Number number, std::string_view name, const Ask& ask,
@@ -63,7 +63,7 @@ void FitCache::answer(Shape& shape, ClusterState::Number number, std::string_vie
   if (known.why == nullptr) {
     view->nodes.push_back({name, known.score, &state, number});
   } else {
-    view->refused.push_back({name, known.why, known.final});
+    view->refused.push_back({name, known.why, known.final, known.class_of_why});
   }
   if (!state->holds.empty()) known.state = nullptr;  // who asks, and how important, changes what is seen there
 }
@@ -86,7 +86,7 @@ FitView FitCache::fit(const std::shared_ptr<const ClusterState>& cluster, const 
   for (const std::string_view name : ask.names) {
     const auto number = seen_->number_of(name);
     if (!number) {
-      view.refused.push_back({name, no_card(), true});
+      view.refused.push_back({name, no_card(), true, Hindrance::kNoCard});
     } else if (const auto& state = seen_->node(*number); is_reserved_for(*state, ask.owner, ask.parts)) {
       view.nodes.push_back({name, kReservedScore, &state, *number});
     } else {

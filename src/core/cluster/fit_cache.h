@@ -24,6 +24,7 @@ struct RefusedView {
   std::string_view node;
   std::shared_ptr<const std::string> why;
   bool final = false;
+  Hindrance class_of_why = Hindrance::kNoCard;
 };
 
 /// As choose_node() of a Fit.
@@ -75,6 +76,7 @@ class FitCache {
     std::shared_ptr<const std::string> why;        // nullptr: it fits
     std::int64_t score = 0;
     bool final = false;
+    Hindrance class_of_why = Hindrance::kNoCard;
   };
   struct Shape {
     std::vector<PartRequest> parts;

@@ -7,6 +7,7 @@
 
 #include "core/cluster/cluster.h"
 #include "core/cluster/what_if.h"
+#include "core/policy/hindrance.h"
 #include "core/policy/rules.h"
 
 // fit() and what_would_fit() where each node may have policies of its own (rules.h); cluster.h has them for one policy.
@@ -18,6 +19,7 @@ struct NodeWord {
   bool final = false;  // it never will, whoever goes
   std::int64_t score = 0;
   std::string why;  // empty: it fits
+  Hindrance class_of_why = Hindrance::kNoCard;
 };
 /// What fit() asks of each node that has cards of ours, reservations apart. A node that is closed says why, whatever
 /// room it has.

@@ -1,0 +1,79 @@
+#include "core/policy/hindrance.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/policy/place_pod.h"
+
+namespace carve {
+namespace {
+
+class HindranceTest : public testing::Test {
+ protected:
+  HindranceTest() {
+    for (const char* id : {"GPU-0", "GPU-1"}) {
+      Card card;
+      card.id = CardId(id);
+      card.model = "NVIDIA T4";
+      card.memory = Bytes::gib(16);
+      EXPECT_TRUE(ledger.put_card(card));
+    }
+  }
+  void hold(const std::string& card, std::uint64_t gib, std::uint32_t compute = 1) {
+    EXPECT_TRUE(ledger.add({Slice{{OwnerKind::kPod, "o" + card}, "c", CardId(card), Bytes::gib(gib),
+                                  CoreShare(compute)}}));
+  }
+  /// Where there is no room at all, as the caller has found before.
+  Hindrance of(const std::vector<Request>& requests) {
+    std::vector<PartRequest> parts;
+    for (const auto& one : requests) parts.push_back({"c" + std::to_string(parts.size()), Phase::kRun, one});
+    EXPECT_FALSE(place_pod(ledger, {}, {OwnerKind::kPod, "p"}, parts, kPolicies[0]));
+    return hindrance_on(ledger, parts);
+  }
+  static Request asks(std::uint64_t gib, std::uint32_t compute = 10) {
+    Request request;
+    request.memory = MemoryAsk::of(Bytes::gib(gib));
+    request.compute = CoreShare(compute);
+    return request;
+  }
+  Ledger ledger;
+};
+
+TEST_F(HindranceTest, IsTheOneOfTheCardThatComesNearest) {
+  hold("GPU-0", 14, 95);
+  hold("GPU-1", 1, 95);
+  EXPECT_EQ(of({asks(4)}), Hindrance::kMemory) << "one lacks memory, the other compute";
+  EXPECT_EQ(of({asks(2)}), Hindrance::kCompute);
+  EXPECT_EQ(of({whole_cards(1)}), Hindrance::kNotEmpty);
+  EXPECT_EQ(of({asks(17)}), Hindrance::kTooSmall);
+  auto other = asks(1);
+  other.constraints.model = "h200";
+  EXPECT_EQ(of({other}), Hindrance::kModel);
+  other = asks(1);
+  other.constraints.cards = {CardId("GPU-9")};
+  EXPECT_EQ(of({other}), Hindrance::kNotNamed);
+  for (const char* id : {"GPU-0", "GPU-1"}) EXPECT_TRUE(ledger.set_health(CardId(id), {false, "XID 79"}));
+  EXPECT_EQ(of({asks(1)}), Hindrance::kUnhealthy);
+}
+
+TEST_F(HindranceTest, CountsCardsWhereNoneOfThemIsInTheWay) {
+  EXPECT_EQ(of({whole_cards(3)}), Hindrance::kTooFew);
+  EXPECT_EQ(of({whole_cards(1), whole_cards(2)}), Hindrance::kTooFew) << "enough for each, not for both";
+  EXPECT_EQ(hindrance_on({}, {{"c", Phase::kRun, asks(1)}}), Hindrance::kTooFew);
+}
+
+TEST_F(HindranceTest, IsOfTheContainerThatFindsNone) {
+  hold("GPU-0", 1);
+  hold("GPU-1", 1);
+  EXPECT_EQ(of({asks(1), whole_cards(1)}), Hindrance::kNotEmpty);
+}
+
+TEST(HindranceWords, AreOneForEach) {
+  EXPECT_EQ(std::set(kHindranceWords.begin(), kHindranceWords.end()).size(), kHindrances);
+  EXPECT_EQ(static_cast<std::size_t>(Hindrance::kConflictingPlugin) + 1, kHindrances);
+  EXPECT_EQ(kHindranceWords[static_cast<std::size_t>(Hindrance::kTooFew)], "too_few");
+}
+
+}  // namespace
+}  // namespace carve
