@@ -95,7 +95,7 @@ std::optional<std::string_view> JsonWalk::value() {
 bool JsonWalk::digits() {
   const auto begin = at_;
   while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
-  return at_ > begin;
+  return at_ > begin && at_ - begin <= kMostDigits;
 }
 
 bool JsonWalk::number() {
@@ -131,7 +131,7 @@ bool JsonWalk::skip() {
     case 't': return word("true");
     case 'f': return word("false");
     case 'n': return word("null");
-    default: return number();
+    default: return !failed_ && number();
   }
 }
 

@@ -8,11 +8,13 @@ namespace carve::codec {
 
 /// Steps over JSON text and builds nothing of it: values are the pieces of text that they are. Careful, not complete:
 /// what it takes whole is JSON (RFC 8259), and no two readers differ about it; what it does not take may be JSON still
-/// (letters beyond ASCII, \u escapes of surrogates, names of members with escapes where they are asked for): then the
-/// whole reader (json_read.h) decides. Once it has failed it goes on failing.
+/// (letters beyond ASCII, \u escapes of surrogates, numbers that no double has, names of members with escapes where
+/// they are asked for): then the whole reader (json_read.h) decides. Once it has failed it goes on failing.
 ///   cost    some three instructions per byte, no memory
 class JsonWalk {
  public:
+  static constexpr std::size_t kMostDigits = 200;  // in a row: with the largest power still a double
+
   explicit JsonWalk(std::string_view text, std::size_t depth = 64) : text_(text), left_(depth) {}
 
   /// Here an object begins: `take(name)` for each member, which takes the value by one call of ours and says whether

@@ -45,6 +45,14 @@ TEST(JsonWalk, RubbishIsNotTaken) {
     EXPECT_TRUE(takes(text)) << text;
 }
 
+// One reader takes it for infinity, another for an error.
+TEST(JsonWalk, ANumberThatNoDoubleHasIsLeftToTheWholeReader) {
+  const std::string most(JsonWalk::kMostDigits, '9');
+  for (const auto& text : {most + "e99", "-" + most + "." + most, "0." + most + "e-99"}) EXPECT_TRUE(takes(text));
+  for (const auto& text : {most + "9", "0." + most + "9", std::string("1e100"), std::string("1e-100")})
+    EXPECT_FALSE(takes(text)) << text;
+}
+
 TEST(JsonWalk, GoesNoDeeperThanItIsTold) {
   EXPECT_TRUE(takes("[[[]]]", 3));
   EXPECT_FALSE(takes("[[[]]]", 2));
@@ -52,11 +60,14 @@ TEST(JsonWalk, GoesNoDeeperThanItIsTold) {
 }
 
 TEST(JsonWalk, OnceItHasFailedItGoesOnFailing) {
-  JsonWalk walk("x 1");
-  EXPECT_FALSE(walk.value());
-  EXPECT_FALSE(walk.value());
-  EXPECT_FALSE(walk.over());
-  EXPECT_EQ(walk.next(), '\0');
+  for (const char* text : {"x 1", "[1 2]", "[[]5]", "{\"a\" 7}"}) {
+    JsonWalk walk(text);
+    EXPECT_FALSE(walk.value()) << text;
+    EXPECT_FALSE(walk.value()) << text << ": also where a value stands behind";
+    EXPECT_FALSE(walk.plain_text()) << text;
+    EXPECT_FALSE(walk.over()) << text;
+    EXPECT_EQ(walk.next(), '\0') << text;
+  }
 }
 
 std::string some_json(std::mt19937& random, int depth) {
