@@ -150,5 +150,29 @@ TEST_F(PlacerTest, WaitingPodsAreWokenOnceTheModelKnowsWhatIsFree) {
   EXPECT_THAT(*api.object("/api/v1/nodes/n1"), HasSubstr(Waker::kTouched));
 }
 
+// The cards of one who went become free one after the other, and who waits may need them all.
+TEST_F(PlacerTest, WhoWaitsIsWokenAgainSoonForTheNextCardAndLaterWhereManyWait) {
+  const auto free_one = [&](const std::string& uuid) {
+    auto card = gpu("n1", uuid);
+    card.holders = {holder(slice("old", uuid, 16))};
+    model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+    waker.step();
+    card.holders.clear();
+    model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+    waker.step();
+  };
+  add({.uid = "waits"});
+  free_one("GPU-0");
+  const auto before = patches();
+  free_one("GPU-1");
+  EXPECT_EQ(patches(), before);
+  clock.advance(Waker::kLeastGap);
+  waker.step();
+  EXPECT_EQ(patches(), before + 1);
+  EXPECT_EQ(Waker::gap_for(1), Waker::kLeastGap);
+  EXPECT_EQ(Waker::gap_for(60), 300ms);
+  EXPECT_EQ(Waker::gap_for(100'000), Waker::kGap);
+}
+
 }  // namespace
 }  // namespace carve::control

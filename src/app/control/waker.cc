@@ -58,8 +58,9 @@ void Waker::step() {
     }
   }
   if (due_.empty() || now < next_ || !leader_.leads_until(now)) return;
-  if (model_.pods_where([](const KnownPod& pod) { return pod.waits(); }).empty()) return due_.clear();
-  next_ = now + kGap;
+  const auto waiting = model_.pods_where([](const KnownPod& pod) { return pod.waits(); }).size();
+  if (waiting == 0) return due_.clear();
+  next_ = now + gap_for(waiting);
   const auto touched = touch_node(api_, clock_, due_);
   if (touched || touched.error().code == Code::kNotFound) return due_.clear();
   log_.warn("waiting pods not woken", {{"node", due_}, {"error", touched.error().what}});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <stop_token>
 
@@ -10,12 +11,18 @@ namespace carve::control {
 
 /// Wakes pods that wait for a slice. kube-scheduler asks again for a pod that an extender refused when an annotation
 /// of a Node changes, and not before minutes otherwise; the agent's own touch may come before the model knows what
-/// became free, and is then in vain. So the leader touches a Node after its model has learned it, at most once in
-/// kGap, and only while somebody waits. One thread.
+/// became free, and is then in vain. So the leader touches a Node after its model has learned it, and only while
+/// somebody waits. Each touch makes kube-scheduler try all who wait: the more, the longer until the next. One thread.
 class Waker {
  public:
-  static constexpr Clock::Duration kLook = std::chrono::milliseconds(100);
-  static constexpr Clock::Duration kGap = std::chrono::milliseconds(500);
+  static constexpr Clock::Duration kLook = std::chrono::milliseconds(50);
+  /// Between two touches, where so many wait: what several cards of one pod need that become free one after the other.
+  static constexpr Clock::Duration kLeastGap = std::chrono::milliseconds(100);
+  static constexpr Clock::Duration kGap = std::chrono::milliseconds(500);  // the longest
+  static constexpr Clock::Duration gap_for(std::size_t waiting) {
+    return std::clamp<Clock::Duration>(std::chrono::milliseconds(5) * std::min<std::size_t>(waiting, 1000), kLeastGap,
+                                       kGap);
+  }
   static constexpr const char* kTouched = "elasticgpu.io/slices-free";
 
   Waker(const ClusterModel& model, const Leader& leader, KubeApi& api, Clock& clock, Log& log)

@@ -19,6 +19,18 @@ std::size_t urgent_status_of(codec::GpuObject gpu) {
   return codec::digest_of(gpu).status;
 }
 
+std::vector<Slice> slices_of(const codec::GpuObject& gpu) {
+  std::vector<Slice> slices;
+  for (const auto& holder : gpu.holders) slices.push_back(holder.slice);
+  return slices;
+}
+
+bool any_has_gone(const std::vector<Slice>& shown, const codec::GpuObject& gpu) {
+  const auto now = slices_of(gpu);
+  return std::any_of(shown.begin(), shown.end(),
+                     [&](const Slice& slice) { return std::find(now.begin(), now.end(), slice) == now.end(); });
+}
+
 }  // namespace
 
 void GpuPublisher::run_watch(const std::stop_token& stop) {
@@ -139,8 +151,8 @@ Result<bool> GpuPublisher::step(const std::vector<codec::GpuObject>& wanted, boo
       if (!shown.waits_since) shown.waits_since = now;
       continue;
     }
-    if (now < shown.next) continue;
-    shown = {urgent, now + kGap, std::nullopt};
+    if (now < shown.next && !any_has_gone(shown.slices, gpu)) continue;
+    shown = {urgent, now + kGap, std::nullopt, slices_of(gpu)};
     CARVE_TRY_VOID(write(gpu, there ? &*there : nullptr, node_uid));
   }
   CARVE_TRY(const auto gone, remove_gone(wanted, complete, now));

@@ -16,9 +16,10 @@ namespace carve::node {
 /// Keeps this node's GPU objects as the cards and their slices are: compares with what the server
 /// has, writes the difference, at most once per card and kGap, and what
 /// is neither a slice nor the card's health only after kGap: the next thing may be that a slice has
-/// gone, and others wait for that. What somebody edited or deleted by
-/// hand is put right; nothing is ever read back. A card's object goes when the card is gone for
-/// good: the driver answers and does not list it, nobody holds anything of it, for kGone.
+/// gone, and others wait for that: it is written at once, whatever was written a moment ago. What
+/// somebody edited or deleted by hand is put right; nothing is ever read back. A card's object goes
+/// when the card is gone for good: the driver answers and does not list it, nobody holds anything of
+/// it, for kGone.
 class GpuPublisher {
  public:
   static constexpr Clock::Duration kGap = std::chrono::seconds(2);
@@ -58,6 +59,7 @@ class GpuPublisher {
     std::size_t urgent = 0;  // of the status that was written last
     Clock::Time next{};      // write, not before
     std::optional<Clock::Time> waits_since;  // a change that can wait
+    std::vector<Slice> slices;  // that stand there
   };
   std::map<std::string, Shown> shown_;                // by object
   std::map<std::string, Clock::Time> missing_since_;  // objects without a card

@@ -92,6 +92,30 @@ TEST_F(GpuPublisherTest, WhoIsLongInGoingIsShownAsEnding) {
   EXPECT_THAT(kube.writes().back().body, HasSubstr(R"("ending":true)"));
 }
 
+// Who is killed after his grace of two seconds goes just when he was shown as ending; and of two the second goes soon
+// after the first. Somebody waits for the room of each.
+TEST_F(GpuPublisherTest, ThatSomebodyHasGoneIsToldAtOnceWhateverWasWrittenAMomentAgo) {
+  hold(0, "a");
+  hold(0, "b");
+  settle();
+  held[0].ending = true;
+  ASSERT_TRUE(step());
+  now += GpuPublisher::kGap;
+  ASSERT_TRUE(step());
+  const auto before = writes();
+  for (const std::size_t left : {1U, 0U}) {
+    now += std::chrono::milliseconds(200);
+    held.erase(held.begin());
+    ASSERT_TRUE(step());
+    EXPECT_EQ(writes() - before, 2U - left);
+  }
+  EXPECT_THAT(kube.writes().back().body, HasSubstr(R"("holders":[])"));
+  hold(0, "c");
+  now += std::chrono::milliseconds(200);
+  ASSERT_TRUE(step());
+  EXPECT_EQ(writes() - before, 2U) << "nobody waits to hear that room is taken";
+}
+
 TEST_F(GpuPublisherTest, AnAnswerThatWasLostAndAServerThatForgot) {
   settle();
   hold(0, "u-1");

@@ -8,11 +8,11 @@ import re
 import statistics
 import sys
 import time
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ring import images  # noqa: E402
+from ring import images, moments  # noqa: E402
 from ring.slot_testing import SlotTest, slot_pod  # noqa: E402
 from ring.testing import main, pod, wait_for  # noqa: E402
 
@@ -68,12 +68,7 @@ class AgentCost(SlotTest):
     def started_at(self, name):
         """When the runtime had started its container, by its log."""
         id_ = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
-        for line in self.node.state.log("n1-containerd").read_text(errors="replace").splitlines():
-            if "StartContainer for" in line and "returns successfully" in line and id_ in line:
-                text = re.search(r'time="([^"]+)"', line).group(1)
-                whole, fraction = text.rstrip("Z").split(".")
-                return datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc).timestamp() + float("0." + fraction)
-        raise AssertionError(f"the runtime's log does not know {id_}")
+        return moments.started(self.node, id_)
 
     def test_a_containers_start(self):
         template = self.template(memory="4Gi", cores="1")
