@@ -21,6 +21,14 @@ std::map<CardId, std::vector<Slice>> by_card(const Booking& booking) {
   return cards;
 }
 
+/// Books all of it at once, as it is nearly always: where all of it fits, whatever came first fits too, and the sums
+/// are the same in any order.
+bool book_together(Ledger* ledger, const std::vector<Booking>& bookings) {
+  std::vector<Slice> all;
+  for (const Booking& booking : bookings) all.insert(all.end(), booking.slices.begin(), booking.slices.end());
+  return ledger->add(all, Ledger::Admission::kRestored).has_value();
+}
+
 void close_card(Ledger* ledger, const CardId& id, const std::string& why) {
   const CardState* state = ledger->find(id);
   if (state == nullptr || !state->card.closed.empty()) return;
@@ -44,8 +52,9 @@ Assembled assemble(NodeParts parts) {
   result.state.closed_to = std::move(parts.closed_to);
   std::sort(parts.bookings.begin(), parts.bookings.end(), goes_first);
   std::vector<std::pair<CardId, std::string>> close;
+  const bool all_fits = book_together(&ledger, parts.bookings);
   for (const Booking& booking : parts.bookings) {
-    for (const auto& [card, slices] : by_card(booking)) {
+    for (const auto& [card, slices] : all_fits ? std::map<CardId, std::vector<Slice>>() : by_card(booking)) {
       const auto added = ledger.add(slices, Ledger::Admission::kRestored);
       if (added) continue;
       // The same owner from two sources: the first one, the more certain, stands.

@@ -76,6 +76,38 @@ TEST(Assemble, ACardThatIsNotThereIsAConflictAndTheRestStands) {
   EXPECT_EQ(made.state.ledger.slices_of(two.owner).size(), 1U);
 }
 
+/// All is booked at once where all of it fits: that says the same as one after the other.
+TEST(Assemble, WhatFitsTogetherIsWhatFitsOneAfterTheOther) {
+  std::mt19937 random(11);
+  int together = 0;
+  for (int round = 0; round < 300; ++round) {
+    auto cards = parts({});
+    Ledger one_by_one;
+    for (const auto& one : cards.cards) EXPECT_TRUE(one_by_one.put_card(one));
+    bool fits = true;
+    for (int i = 0; i < 6; ++i) {
+      auto one = booking("u" + std::to_string(random() % 5), random() % 2 == 0 ? "GPU-0" : "GPU-1", 1 + random() % 9);
+      if (std::any_of(cards.bookings.begin(), cards.bookings.end(),
+                      [&](const Booking& other) { return other.owner == one.owner; }))
+        continue;
+      one.slices.push_back(one.slices[0]);
+      one.slices[1].part = "init";
+      one.slices[1].phase = Phase::kInit;
+      fits = one_by_one.add(one.slices).has_value() && fits;
+      cards.bookings.push_back(std::move(one));
+    }
+    std::shuffle(cards.bookings.begin(), cards.bookings.end(), random);
+    const auto made = assemble(cards);
+    EXPECT_EQ(made.conflicts.empty(), fits);
+    if (fits) {
+      EXPECT_EQ(made.state.ledger, one_by_one);
+    }
+    together += fits ? 1 : 0;
+  }
+  EXPECT_GT(together, 30);
+  EXPECT_LT(together, 290);
+}
+
 TEST(Assemble, TheOrderOfThePartsIsNothing) {
   std::mt19937 random(7);
   std::vector<Booking> all;

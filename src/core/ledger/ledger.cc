@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 #include <utility>
 
@@ -36,6 +35,14 @@ CardUse sum_of(const std::vector<Slice>& slices, Bytes card_memory) {
   return use;
 }
 
+/// A card as it would be.
+struct Changed {
+  CardState* card;
+  CardUse before;  // without the old part
+  std::vector<Slice> slices;
+  CardUse use;
+};
+
 /// Why an exclusive slice cannot stand beside the others on this card; empty when it can, or there is none.
 std::string exclusive_conflict(const std::vector<Slice>& slices) {
   for (const Slice& alone : slices) {
@@ -51,26 +58,36 @@ std::string exclusive_conflict(const std::vector<Slice>& slices) {
   return {};
 }
 
-/// Why the card cannot go from `before` to `after`; empty when it can.
-std::string misfit(const CardState& before, const CardState& after) {
+/// Why the card cannot become so; empty when it can.
+std::string misfit(const Changed& after) {
+  const Card& card = after.card->card;
   if (std::string conflict = exclusive_conflict(after.slices); !conflict.empty()) {
-    return fmt::format("{}: {}", after.card.id.str(), conflict);
+    return fmt::format("{}: {}", card.id.str(), conflict);
   }
   std::string text;
-  if (after.use.memory > after.card.memory) {
-    text = human_less(before.card.memory - before.use.memory, after.use.memory - before.use.memory);
+  if (after.use.memory > card.memory) {
+    text = human_less(card.memory - after.before.memory, after.use.memory - after.before.memory);
     text.insert(text.find(" <"), " free");
   }
-  if (after.use.compute > after.card.compute) {
+  if (after.use.compute > card.compute) {
     if (!text.empty()) text += "; ";
-    text +=
-        fmt::format("compute {} free < {}", (before.card.compute - before.use.compute).hundredths(),
-                    (after.use.compute - before.use.compute).hundredths());
+    text += fmt::format("compute {} free < {}", (card.compute - after.before.compute).hundredths(),
+                        (after.use.compute - after.before.compute).hundredths());
   }
-  return text.empty() ? text : fmt::format("{}: {}", after.card.id.str(), text);
+  return text.empty() ? text : fmt::format("{}: {}", card.id.str(), text);
+}
+
+/// Whether validate() of a record of this slice alone has nothing to say, without making one: it is asked of every
+/// slice of a node whenever something changes there.
+bool is_legal(const Slice& slice) {
+  const bool shared = slice.compute != CoreShare() || slice.share == ShareClass::kBestEffort;
+  return slice.memory != Bytes(0) && slice.compute <= CoreShare::whole() && shared &&
+         (slice.exclusive || !slice.whole) && valid_name(slice.owner.uid) && valid_name(slice.part) &&
+         valid_name(slice.card.str()) && valid_name(slice.dialect);
 }
 
 Result<void> check_slice(const Slice& slice) {
+  if (is_legal(slice)) return {};
   Record alone{0,
                slice.owner,
                {RecordPart{slice.part,
@@ -180,22 +197,20 @@ Result<void> Ledger::replace(const Owner& owner, const std::string& part,
 
 Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
                               const std::vector<Slice>& slices, Admission admission) {
-  // Work on copies of the cards that are touched; put them back only when all of them fit.
-  std::map<CardId, std::pair<CardState, CardState>>
-      touched;  // before (without the old part), after
+  // Work beside the cards that are touched; put it there only when all of them fit.
+  std::vector<Changed> changed;
   if (owner != nullptr) {
-    for (const CardState& state : cards_) {
-      CardState without = state;
-      std::erase_if(without.slices,
-                    [&](const Slice& s) { return s.owner == *owner && s.part == part; });
-      if (without.slices.size() == state.slices.size()) continue;
-      without.use = sum_of(without.slices, state.card.memory);
-      touched.emplace(state.card.id, std::pair(without, without));
+    for (CardState& state : cards_) {
+      auto without = state.slices;
+      std::erase_if(without, [&](const Slice& s) { return s.owner == *owner && s.part == part; });
+      if (without.size() == state.slices.size()) continue;
+      const auto use = sum_of(without, state.card.memory);
+      changed.push_back({&state, use, std::move(without), use});
     }
   }
   for (const Slice& slice : slices) {
     CARVE_TRY_VOID(check_slice(slice));
-    const CardState* known = find(slice.card);
+    CardState* known = find_mutable(slice.card);
     if (known == nullptr) {
       return fail(Code::kNotFound, fmt::format("no card {}", slice.card.str()));
     }
@@ -206,8 +221,9 @@ Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
     if (admission == Admission::kNew && !known->card.closed.empty()) {
       return fail(Code::kUnavailable, fmt::format("{}: {}", slice.card.str(), known->card.closed));
     }
-    auto [at, fresh] = touched.try_emplace(slice.card, *known, *known);
-    std::vector<Slice>& held = at->second.second.slices;
+    auto at = std::find_if(changed.begin(), changed.end(), [&](const Changed& one) { return one.card == known; });
+    if (at == changed.end()) at = changed.insert(at, {known, known->use, known->slices, {}});
+    std::vector<Slice>& held = at->slices;
     const auto place = std::lower_bound(held.begin(), held.end(), slice, part_before);
     if (place != held.end() && same_part(*place, slice)) {
       return fail(Code::kAlreadyExists, fmt::format("{}: {}/{} holds on it already",
@@ -215,14 +231,19 @@ Result<void> Ledger::exchange(const Owner* owner, const std::string& part,
     }
     held.insert(place, slice);
   }
+  // In the order of the cards: so the misfits are told.
+  std::sort(changed.begin(), changed.end(), [](const Changed& a, const Changed& b) { return a.card < b.card; });
   std::string misfits;
-  for (auto& [id, states] : touched) {
-    states.second.use = sum_of(states.second.slices, states.second.card.memory);
-    const std::string why = misfit(states.first, states.second);
+  for (Changed& one : changed) {
+    one.use = sum_of(one.slices, one.card->card.memory);
+    const std::string why = misfit(one);
     if (!why.empty()) misfits += (misfits.empty() ? "" : "; ") + why;
   }
   if (!misfits.empty()) return fail(Code::kResourceExhausted, std::move(misfits));
-  for (auto& [id, states] : touched) *find_mutable(id) = std::move(states.second);
+  for (Changed& one : changed) {
+    one.card->slices = std::move(one.slices);
+    one.card->use = one.use;
+  }
   return {};
 }
 

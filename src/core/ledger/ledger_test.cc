@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/model/record.h"
+
 namespace carve {
 namespace {
 
@@ -161,6 +163,37 @@ TEST(Ledger, IllegalSlicesAndCardsAreRefused) {
   EXPECT_EQ(ledger.add({huge}).error().code, Code::kResourceExhausted);
   EXPECT_FALSE(ledger.put_card(Card{}));
   EXPECT_EQ(ledger.slices().size(), 0u);
+}
+
+/// A slice is looked at without making a record of it, by the same law.
+TEST(Ledger, WhatIsLegalInARecordIsLegalHereAndNothingElse) {
+  const std::vector<std::string> names = {"", "ok", "a b", std::string(253, 'a'), std::string(254, 'a')};
+  std::size_t legal = 0;
+  std::size_t all = 0;
+  for (int bits = 0; bits < 32; ++bits) {
+    for (const std::uint32_t compute : {0U, 50U, 100U, 101U}) {
+      for (std::size_t at = 0; at < 3 * names.size(); ++at) {
+        Slice one = slice("u", "c", kA, 1, compute);
+        if ((bits & 1) != 0) one.memory = Bytes();
+        one.exclusive = (bits & 2) != 0;
+        one.whole = (bits & 4) != 0;
+        one.share = (bits & 8) != 0 ? ShareClass::kBestEffort : ShareClass::kBurst;
+        if ((bits & 16) != 0) one.phase = Phase::kInit;
+        (at % 3 == 0 ? one.owner.uid : at % 3 == 1 ? one.part : one.dialect) = names[at / 3];
+        Ledger ledger = two_cards();
+        const auto added = ledger.add({one});
+        const auto record = record_of(0, {one});
+        ASSERT_EQ(added.has_value(), record.has_value());
+        if (!record) {
+          ASSERT_EQ(added.error().what, record.error().what);
+        }
+        legal += record ? 1 : 0;
+        ++all;
+      }
+    }
+  }
+  EXPECT_GT(legal, 100U);
+  EXPECT_GT(all - legal, 100U);
 }
 
 }  // namespace
