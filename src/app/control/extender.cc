@@ -44,7 +44,9 @@ std::optional<std::vector<Slice>> Extender::placed_on(const Asked& asked, const 
 
 std::vector<Slice> Extender::sent_for(const Owner& owner, const std::string& node) const {
   const std::lock_guard lock(mutex_);
-  return expected_.sent_for(owner, node);
+  auto slices = expected_.sent_for(owner, node);
+  if (clock_ != nullptr) expected_.comes(owner, clock_->now());
+  return slices;
 }
 
 /// Few nodes of many: each that is named is looked for among those that fit.

@@ -51,8 +51,9 @@ class Extender {
   /// coin, decide nothing. Empty for a call that cannot be read, which the scheduler takes as no
   /// opinion. A node that will be full when those have come who are on their way there gets the least.
   [[nodiscard]] std::string prioritize(std::string_view call) const;
-  /// What the pod will hold on that node by what was said a moment ago; empty: nothing was. For its Binding. The pod
-  /// stays expected until it is seen to hold: a question that came before may look at a cluster without it.
+  /// What the pod will hold on that node by what was said a moment ago; empty: nothing was. For its Binding, which
+  /// begins. The pod stays expected for Expected::kComes, or until it is seen to hold: a question that came before may
+  /// look at a cluster without it.
   [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, const std::string& node) const;
 
  private:

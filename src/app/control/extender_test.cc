@@ -178,6 +178,15 @@ TEST_F(Burst, AGuessThatCameToNothingIsForgottenByItself) {
   EXPECT_EQ(sent("c", ask_, both_), "half");
 }
 
+// Found on a ring: short pods one after the other, each bound, run and gone before the next was asked about.
+TEST_F(Burst, WhoCameAndWentBetweenTwoQuestionsIsExpectedNoLonger) {
+  EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", both_), "half");
+  EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "a"}, "half").size(), 1U);
+  EXPECT_EQ(sent("b", ask_, both_), "idle") << "its Binding is on its way";
+  clock_.advance(Expected::kComes);
+  EXPECT_EQ(sent("c", ask_, both_), "half");
+}
+
 TEST_F(Burst, WhoHasComeIsCountedOnce) {
   EXPECT_EQ(sent("a", ask_, both_), "half");
   auto later = std::make_shared<ClusterState>(*cluster_);

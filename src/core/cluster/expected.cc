@@ -1,5 +1,6 @@
 #include "core/cluster/expected.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace carve {
@@ -10,6 +11,13 @@ void Expected::expect(const Owner& owner, std::string node, std::vector<Slice> s
   there.seen = nullptr;
   there.rooms[owner] = {std::move(slices), now + kFor};
   by_owner_[owner] = std::move(node);
+}
+
+void Expected::comes(const Owner& owner, Clock::Time now) {
+  const auto known = by_owner_.find(owner);
+  if (known == by_owner_.end()) return;
+  Room& room = by_node_.find(known->second)->second.rooms.at(owner);
+  room.until = std::min(room.until, now + kComes);
 }
 
 void Expected::forget(const Owner& owner) {

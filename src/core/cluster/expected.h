@@ -20,9 +20,14 @@ class Expected {
   /// From a recommendation to the end of its Binding, also where many are on their way; longer, and what came to
   /// nothing is missed elsewhere for longer.
   static constexpr Clock::Duration kFor = std::chrono::seconds(5);
+  /// From the begin of its Binding, which another replica may write and our watch tells of then: who comes and goes
+  /// before anybody asks again is no longer expected than that.
+  static constexpr Clock::Duration kComes = std::chrono::seconds(2);
 
   /// The owner was sent there and will hold these; what was expected of it before is no longer.
   void expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now);
+  /// Its Binding begins.
+  void comes(const Owner& owner, Clock::Time now);
   void forget(const Owner& owner);
   /// Lets go of what is too old.
   void expire(Clock::Time now);

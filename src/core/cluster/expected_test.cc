@@ -45,6 +45,19 @@ TEST(Expected, OthersSeeTheRoomAsTakenUntilItIsTooOld) {
   EXPECT_EQ(expected.size(), 0U);
 }
 
+// A short pod holds and goes between two questions: nobody has seen it there, and it does not come any more.
+TEST(Expected, WhoseBindingHasBegunIsExpectedForAShortTimeOnly) {
+  Expected expected;
+  expected.comes(pod("nobody"), kNow);
+  for (const char* uid : {"a", "b"}) expected.expect(pod(uid), "n1", {slice(uid, 4)}, kNow);
+  expected.comes(pod("a"), kNow + std::chrono::seconds(1));
+  expected.comes(pod("b"), kNow + Expected::kFor - std::chrono::seconds(1));
+  expected.expire(kNow + std::chrono::seconds(1) + Expected::kComes);
+  EXPECT_EQ(taken(expected, node(), "c"), 4U);
+  expected.expire(kNow + Expected::kFor);
+  EXPECT_EQ(taken(expected, node(), "c"), 0U) << "never longer than without";
+}
+
 TEST(Expected, WhoIsSentElsewhereIsExpectedThereAlone) {
   Expected expected;
   expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
