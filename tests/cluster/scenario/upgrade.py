@@ -12,11 +12,12 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
-from ring import binder, carve, cgroups, images, installed  # noqa: E402
+from ring import binder, carve, cgroups, images, installed, stolen  # noqa: E402
 from ring.testing import CarveTest, RingTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
 OUT_OF_MEMORY = 2          # CUDA_ERROR_OUT_OF_MEMORY
+POINTS = 5                  # of a second's share, as tests/isolation allows beside another on two processors
 HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
 
 
@@ -184,17 +185,19 @@ class Upgrade(InstalledTest):
         done = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 * GIB))
         self.assertEqual(json.loads(done.stdout)["allocated"], OUT_OF_MEMORY, name)
 
-    def delivered(self):
-        """pid -> (nanoseconds of card time so far, cgroup), as the simulated driver says."""
-        return {row["pid"]: row for row in self.carve.truth("account")["processes"] if row["alive"]}
-
     def shares_during(self, what):
-        """Card time of each living process while `what` runs, per cent."""
-        before, start = self.delivered(), time.monotonic()
+        """Card time of each process while `what` runs: per cent, the mean of all whole seconds of that time by the
+        simulated driver's own windows. What takes less than two seconds is waited out."""
+        begun = time.monotonic_ns()
         what()
-        after, seconds = self.delivered(), time.monotonic() - start
-        return {pid: (after[pid]["gpu_ns"] - row["gpu_ns"]) / seconds / 1e7
-                for pid, row in before.items() if pid in after and row["gpu_ns"] > 0}
+        time.sleep(max(0.0, 2.1 - (time.monotonic_ns() - begun) / 1e9))
+        end = time.monotonic_ns()
+        rows = [row for row in self.carve.truth("windows", "--ms", "1000", "--since", str(begun))["windows"]
+                if begun <= row["start_ns"] <= end - 10 ** 9]
+        starts = [row["start_ns"] for row in rows]      # a second in which a process got nothing has no row of it
+        seconds = (max(starts) - min(starts)) / 1e9 + 1
+        return {pid: sum(row["gpu_ns"] for row in rows if row["pid"] == pid) / seconds / 1e7
+                for pid in {row["pid"] for row in rows}}
 
     def page_abis(self):
         """slice -> page ABI, from the grant pages themselves."""
@@ -286,15 +289,20 @@ class Upgrade(InstalledTest):
         self.assert_limited(last)
 
     def assert_shares(self, what, upgrade):
-        """30 by a claim (fixed), 40 by a record (burst), of one card: while it is upgraded as in the seconds before."""
-        quiet = sorted(self.shares_during(lambda: time.sleep(5)).values())
-        shares = sorted(self.shares_during(upgrade).values())
+        """30 by a claim (fixed), 40 by a record (burst: it has all that is left), of one card: while it is upgraded as in
+        the seconds before."""
+        quiet_shares = self.shares_during(lambda: time.sleep(5))
+        before, host = {pid: share for pid, share in quiet_shares.items() if share >= 1}, stolen.Stolen()   # who computes
+        meanwhile = self.shares_during(upgrade)
+        taken, quiet = host.percent(), sorted(before.values())
+        shares = sorted(meanwhile.get(pid, 0.0) for pid in before)
         print(f"\n{what} upgraded: shares meanwhile {', '.join(f'{share:.1f}' for share in shares)}, "
-              f"before {', '.join(f'{share:.1f}' for share in quiet)}", flush=True)
-        self.assertEqual((len(quiet), len(shares)), (2, 2))
-        # Where all processors are busy (fifteen pods start on two of them) both programs launch less: the cap and the
-        # proportion are what must be kept. A share that is not kept is 50 to 50, nothing, or above 30.
-        self.assertTrue(15 <= shares[0] <= 33, shares)
+              f"before {', '.join(f'{share:.1f}' for share in quiet)}; the host took {taken:.1f} % of the processors", flush=True)
+        self.assertEqual(len(before), 2)
+        # The cap as everywhere that no arbiter answers for a while (tests/isolation: 5 points, and what the host took).
+        # Where all processors are busy (fifteen pods start on two of them) both programs launch less: half of what is
+        # promised, and the proportion. A share that is not kept is 50 to 50, nothing, or above the cap.
+        self.assertTrue(15 - taken <= shares[0] <= 30 + POINTS + taken, shares)
         self.assertTrue(1.4 <= shares[1] / shares[0] <= 3.2, shares)
 
     def while_pods_start(self, upgrade):
