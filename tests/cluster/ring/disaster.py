@@ -1,10 +1,13 @@
-"""What happens to nodes: reboots, full disks, an API server that is away."""
+"""What happens to nodes: reboots, full disks, an API server that is away, processes that cannot be ended."""
 import contextlib
 import os
 import signal
+import unittest
 import uuid
+from pathlib import Path
 
 from . import cgroups
+from .kube import wait_for
 
 
 def reboot(node, start) -> None:
@@ -73,3 +76,23 @@ def stopped(pid: int):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def unreachable(pid: int):
+    """A container's process that no signal reaches, as in uninterruptible wait: in a frozen group below the container's
+    (the runtime thaws the container's own to kill it). The test is skipped where there is no freezer of that kind: that of
+    cgroup v2 lets go whom SIGKILL is meant for."""
+    lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    path = next((path for _, controllers, path in lines if "freezer" in controllers.split(",")), None)
+    if path is None:
+        raise unittest.SkipTest("no v1 freezer here")
+    group = Path("/sys/fs/cgroup/freezer" + path + "/stuck")
+    group.mkdir()
+    (group / "cgroup.procs").write_text(str(pid))
+    (group / "freezer.state").write_text("FROZEN")
+    try:
+        wait_for("frozen", 10, lambda: (group / "freezer.state").read_text().strip() == "FROZEN")
+        yield
+    finally:
+        (group / "freezer.state").write_text("THAWED")

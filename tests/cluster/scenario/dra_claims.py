@@ -1,15 +1,17 @@
 """The DRA door: everything a claim can say. Shared claims, several cards and requests, configuration, refusals."""
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
-from ring import images  # noqa: E402
+from ring import disaster, images  # noqa: E402
 from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
+DRIVER = "gpu.elasticgpu.io"
 HOLD = ["ring-look", "hold", "3600"]
 DISTINCT = [{"distinctAttribute": "gpu.elasticgpu.io/uuid"}]
 
@@ -147,6 +149,34 @@ class DraClaims(CarveTest):
         self.assertEqual(len(self.carve.inspect()["slices"]), 1)
         wait_for("the pod is gone", 60, lambda: self.kube.get("Pod", name) is None)
         wait_for("the agent holds nothing", 10, lambda: not self.carve.inspect()["slices"])
+
+    def test_a_process_that_cannot_die_keeps_its_room_from_the_next(self):
+        """The pod is taken out of the API by force, so the scheduler gives its claim's room to another one: on the node it
+        is not free before the last process is gone, whoever asks the agent, and whichever agent is asked."""
+        card = self.carve.truth("cards")["cards"][1]
+        most, only = f"{int(card['total_bytes'] * 0.6) // GIB}Gi", f'device.attributes["{DRIVER}"].uuid == "{card["uuid"]}"'
+
+        def big():
+            return self.pod_of(self.claim([request("gpu", most, "60", selector=only)]), node="n1")
+        name = self.started(big())
+        uid = self.kube.get("Pod", name)["metadata"]["uid"]
+        container = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
+        (pid,) = self.pids_of(container)
+        with disaster.unreachable(pid):
+            self.kube.delete("Pod", name, grace=0)
+            wait_for("gone for the API server", 30, lambda: self.kube.get("Pod", name) is None)
+            next_one = self.create(big())
+            self.refusal(next_one, card["uuid"], " free < ", seconds=90)
+            self.carve.kill_agent()
+            self.carve.start_agent()
+            time.sleep(4)
+            self.assertEqual(len(self.carve.inspect()["slices"]), 1)
+            self.assertEqual(self.phase(next_one["metadata"]["name"]), "Pending")
+            self.assertTrue(Path(f"/proc/{pid}").exists())
+        wait_for("its processes are gone", 60, lambda: not self.pids_of(uid))
+        self.wait_ready(next_one["metadata"]["name"], 90)
+        self.judged(next_one["metadata"]["name"])
+        self.assertEqual(len(self.carve.inspect()["slices"]), 1)
 
 
 if __name__ == "__main__":

@@ -174,31 +174,13 @@ class Races(SlotTest):
 class Endings(SlotTest):
     """A slice is freed when its processes are gone, and not before; whatever Kubernetes thinks meanwhile."""
 
-    @staticmethod
-    def unreachable(pid):
-        """A frozen group below its container's, and the process in it: no signal reaches it, as in uninterruptible
-        wait (the runtime thaws the container's own group to kill it). The file that lets it go on; None: no freezer."""
-        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if "freezer" in controllers.split(","):
-                group = Path("/sys/fs/cgroup/freezer" + path + "/stuck")
-                group.mkdir()
-                (group / "cgroup.procs").write_text(str(pid))
-                (group / "freezer.state").write_text("FROZEN")
-                return group / "freezer.state"
-        return None
-
     def ends_with_its_last_process(self, made):
         """Its process waits where no signal reaches it; the pod is taken out of the API by force."""
         name = made["metadata"]["name"]
         self.wait_ready(name)
         main = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
         pids = self.pids_of(main)
-        state = self.unreachable(pids[0])
-        if state is None:
-            self.skipTest("no v1 freezer here")
-        try:
-            wait_for("frozen", 10, lambda: state.read_text().strip() == "FROZEN")
+        with disaster.unreachable(pids[0]):
             self.kube.delete("Pod", name, grace=0)
             wait_for("gone for the API server", 30, lambda: self.kube.get("Pod", name) is None)
             time.sleep(4)
@@ -209,8 +191,6 @@ class Endings(SlotTest):
             self.carve.start_agent()
             time.sleep(2)
             self.assertEqual([one["state"] for one in self.carve.inspect()["slices"]], ["ending"])
-        finally:
-            state.write_text("THAWED")
         wait_for("its process is gone", 60, lambda: not Path(f"/proc/{pids[0]}").exists())
         wait_for("and its pod's others", 60, lambda: not self.pids_of(made["metadata"]["uid"]))
         begun = time.monotonic()
