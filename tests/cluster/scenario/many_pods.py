@@ -1,4 +1,4 @@
-"""A hundred pods at once on one node by the DRA door, judged from inside every container; beside as many without GPUs."""
+"""A hundred pods at once on one node by either door, judged from inside every container; beside as many without GPUs."""
 import copy
 import sys
 import time
@@ -10,23 +10,23 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 from ring import images  # noqa: E402
-from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
+from ring.slot_testing import SlotTest, slot_pod  # noqa: E402
+from ring.testing import main, pod, wait_for  # noqa: E402
 
 COUNT = 100
 HOLD = ["ring-look", "hold", "3600"]
 
 
-class ManyPods(CarveTest):
-    doors = "dra"
+class ManyPods(SlotTest):
+    doors = "dra,slots"
 
-    def start_all(self, claims):
-        """Creates COUNT pods at once: (names, seconds from the first creation until each was running, sorted)."""
+    def start_all(self, start):
+        """COUNT pods at once by start(name, index), which answers the Pod: (names, seconds from the first creation until
+        each was running, sorted)."""
         names = [self.name() for _ in range(COUNT)]
         begun = time.time()
         with ThreadPoolExecutor(8) as pool:
-            made = list(pool.map(lambda n: self.kube.create(
-                pod(n, image=images.PROGRAMS, command=HOLD, node="n1", claims=claims)), names))
-        self.created += [("Pod", one["metadata"]["name"], "default") for one in made]
+            list(pool.map(start, names, range(COUNT)))
         running = {}
 
         def all_running():
@@ -44,36 +44,56 @@ class ManyPods(CarveTest):
             raise AssertionError(f"{error}; {len(late)} do not; the first:\n{self.describe(late[0])}") from None
         return names, sorted(running.values())
 
-    def remove_all(self):
-        self._clean()
-        self.created = []
-
     def look_all(self, names):
         with ThreadPoolExecutor(8) as pool:
             return {("default", name, "main"): look for name, look in zip(names, pool.map(self.look, names))}
 
+    def without(self):
+        return lambda name, _: self.create(pod(name, image=images.PROGRAMS, command=HOLD, node="n1"))
+
+    def by_claims(self):
+        claims = {"gpu": self.template(memory="10Gi", cores="14")}
+        return lambda name, _: self.create(pod(name, image=images.PROGRAMS, command=HOLD, node="n1", claims=claims))
+
+    def by_records(self):
+        # RA-11. Those on one card differ in size, so that another one's slice is noticed there too.
+        return lambda name, i: self.start(slot_pod(name), {"main": [(i * 7 % len(self.cards), 1 + i % 5, 1 + i % 7)]})
+
     def test_a_hundred_at_once(self):
-        names, bare = self.start_all(None)
-        self.remove_all()
-        template = self.template(memory="10Gi", cores="14")
-        names, seconds = self.start_all({"gpu": template})
-        print(f"\n{COUNT} pods, creation to running, seconds: median {seconds[COUNT // 2]:.1f}, last {seconds[-1]:.1f}; "
-              f"without GPUs: median {bare[COUNT // 2]:.1f}, last {bare[-1]:.1f}", flush=True)
-        pods = [one for one in self.kube.list("Pod") if one["metadata"]["name"] in names]
+        figures = []
+        for door, start, judge in (("no GPU", self.without, None), ("DRA", self.by_claims, self.judge_claims),
+                                   ("slots", self.by_records, self.judge_records)):
+            names, seconds = self.start_all(start())
+            figures.append(f"{door}: median {seconds[COUNT // 2]:.1f}, last {seconds[-1]:.1f}")
+            if judge:
+                judge([one for one in self.kube.list("Pod") if one["metadata"]["name"] in names], self.look_all(names))
+            self._clean()
+            self.created.clear()
+            wait_for("the agent holds nothing", 20, lambda: not self.carve.inspect()["slices"])
+            self.assertEqual([p.name for p in self.ring.node(1).outside("/run/cdi").iterdir()], [])
+            self.assertEqual(self.carve.living(), [])
+        print(f"\n{COUNT} pods, creation to running, seconds: " + "; ".join(figures), flush=True)
+
+    def nobody_was_refused(self):
+        self.assertEqual([e for e in self.kube.list("Event") if e["reason"] == "UnexpectedAdmissionError"], [])
+
+    def judge_records(self, pods, seen):
+        self.acquit(check.check(pods, [], [], seen, by="records"))
+        granted = check.granted_by_records(pods)
+        self.assertEqual(len(granted), COUNT)
+        self.acquit(check.check_pages(granted, *self.carve.granted()))
+        self.nobody_was_refused()
+
+    def judge_claims(self, pods, seen):
         claims, slices = self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None)
-        seen = self.look_all(names)
         self.acquit(check.check(pods, claims, slices, seen))
         granted, (pages, owners) = check.granted_by_claims(claims, slices), self.carve.granted()
         self.assertEqual(len(granted), COUNT)
         self.acquit(check.check_pages(granted, pages, owners))
-        self.assertEqual([r for r in (e["reason"] for e in self.kube.list("Event")) if r == "UnexpectedAdmissionError"], [])
+        self.nobody_was_refused()
         self.planted_faults_are_found(pods, claims, slices, seen)
         next(iter(pages.values()))[0].update(cores=15)
         self.assertEqual(len(check.check_pages(granted, pages, owners)), 1)
-        self.remove_all()
-        wait_for("the agent holds nothing", 20, lambda: not self.carve.inspect()["slices"])
-        self.assertEqual([p.name for p in self.ring.node(1).outside("/run/cdi").iterdir()], [])
-        self.assertEqual(self.carve.living(), [])
 
     def planted_faults_are_found(self, pods, claims, slices, seen):
         """The judge's acquittal is worth something: on this very evidence it convicts what is altered."""
