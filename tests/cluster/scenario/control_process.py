@@ -206,7 +206,7 @@ class ControlProcess(RingTest):
         begin = time.monotonic()
         wait_for("not ready any more", 2, lambda: (leader.get("/readyz") or (0,))[0] == 503, every=0.02)
         self.assertEqual(leader.ask(context, "POST", "/scheduler/filter", CALL)[0], 200)
-        wait_for("the other leads", 8, other.leads)
+        wait_for("the other leads", 12, other.leads)        # five of them are the notice
         print(f"led by the other {time.monotonic() - begin:.1f} s after SIGTERM")
         self.assertEqual(leader.process.wait(10), 0)
         self.assertIn(other.log.stem, self.holder())

@@ -1,0 +1,258 @@
+"""The way of docs/migrating-from-*.md, there and back, by the commands that stand in the pages: one of two nodes goes from
+another device plugin to Carve while the other one stays, and returns. The plugin serves the same name and nothing else: it
+is neither gpushare nor NVIDIA's.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+from ring import binder, carve, images, installed, paths  # noqa: E402
+from ring.testing import RingTest, main, wait_for  # noqa: E402
+
+GIB = 1 << 30
+NODE, STAYS, SPACE = "n2", "n1", "team"
+COUNT = 7                                           # of the plugin; no node has so many cards
+PLUGIN = "local.test/ring-plugin:1"
+MOVED = [{"key": "elasticgpu.io/moved", "operator": "Exists"}]
+# What stands for the host's init system here, by the words of the pages.
+OF_THE_HOST = ("systemctl stop kubelet; rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint; "
+               "systemctl start kubelet")
+
+
+def blocks(page, heading) -> list:
+    """The commands of each fenced block below a heading: [[line]]. Comments that stand alone are left out."""
+    text = (paths.REPOSITORY / "docs" / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return [[line.strip() for line in block.strip().splitlines() if line.strip() and not line.strip().startswith("#")]
+            for block in re.findall(r"(?ms)^ *```\n(.*?)^ *```$", text)]
+
+
+class Move(RingTest):
+    page = resource = None
+    elsewhere = {}          # by what the plugin's DaemonSet is kept off a node
+    labels = {}             # what its nodes carry
+    amount = 1              # that a pod asks for
+
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="carve-move-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        shutil.copytree(installed.DEPLOY, self.folder / "deploy")
+        (self.folder / "bin").mkdir()
+        for name, program in (("kubectl", self.ring.binaries["kubectl"]), ("carve", self.ring.build / "bin/carve")):
+            (self.folder / "bin" / name).symlink_to(program)
+        self.environment = {**os.environ, "KUBECONFIG": str(self.ring.kubeconfig),
+                            "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
+        archive = self.ring.state.folder / "images" / "carve.tar"
+        installed.make_image(self.ring.build, archive)
+        for node in self.ring.nodes:
+            node.import_images([archive])
+        self.addCleanup(self.take_away)
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+        self.another_plugin()
+
+    def take_away(self):
+        for name in ("before", "moved", "after"):
+            self.kube.delete("Deployment", name, SPACE)
+        wait_for("their pods are gone", 60, lambda: not self.kube.list("Pod", SPACE), every=0.5)
+        installed.uninstall_control(self.ring)
+        self.kube.delete("DaemonSet", "plugin")
+        wait_for("the other plugin is gone", 60, lambda: not self.kube.list("Pod"), every=0.5)
+        for node in self.ring.nodes:
+            self.forget_plugins(node)       # or the next scenario meets the name for five minutes
+        for node in (NODE, STAYS):
+            words = [key + "-" for key in ("elasticgpu.io/serve", *self.labels, *self.elsewhere)]
+            self.ring.kubectl("label", "node", node, *words, check=False)
+            self.ring.kubectl("taint", "node", node, "elasticgpu.io/moved-", check=False)
+            self.ring.kubectl("uncordon", node, check=False)
+
+    def tearDown(self):
+        outcome = self._outcome.result
+        if outcome.failures or outcome.errors:
+            one = installed.Installed(self.ring, self.ring.node(2))
+            print("\n".join(one.describe_all(name) for name in ("carve-agent", "carve-control", "carve-down")), flush=True)
+            print(self.ring.kubectl("get", "pods", "-A", "-o", "wide").stdout, flush=True)
+
+    # --- another plugin ------------------------------------------------------------------------------------------------
+
+    def another_plugin(self):
+        """As a DaemonSet, on both nodes."""
+        root, archive = self.folder / "plugin", self.folder / "plugin.tar"
+        root.mkdir()
+        shutil.copy(self.ring.binaries["ring-plugin"], root / "ring-plugin")
+        images.oci_archive.write(root, PLUGIN, archive, ["/ring-plugin"])
+        for node in self.ring.nodes:
+            node.import_images([archive])
+            node.outside("/run/cdi/ring.json").write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "ring.test/thing",
+                "devices": [{"name": "one", "containerEdits": {"env": ["RING_THING=one"]}}]}))
+            self.addCleanup(node.outside("/run/cdi/ring.json").unlink)
+            if self.labels:
+                self.ring.kubectl("label", "node", node.name, *(f"{key}={value}" for key, value in self.labels.items()))
+        wanted = [{"key": key, "operator": "NotIn", "values": [value]} for key, value in self.elsewhere.items()] + [
+            {"key": key, "operator": "In", "values": [value]} for key, value in self.labels.items()]
+        folder = "/var/lib/kubelet/device-plugins"
+        self.create({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "plugin", "namespace": "default"},
+                     "spec": {"selector": {"matchLabels": {"app": "plugin"}}, "template": {
+                         "metadata": {"labels": {"app": "plugin"}}, "spec": {
+                             "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}],
+                             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                                 "nodeSelectorTerms": [{"matchExpressions": wanted}]}}},
+                             "containers": [{"name": "main", "image": PLUGIN, "imagePullPolicy": "Never",
+                                             "args": [self.resource, str(COUNT), "ring.test/thing=one"],
+                                             "volumeMounts": [{"name": "sockets", "mountPath": folder}]}],
+                             "volumes": [{"name": "sockets", "hostPath": {"path": folder}}]}}}})
+        for node in (NODE, STAYS):
+            wait_for(f"the plugin's number on {node}", 60, lambda n=node: self.shows(n, self.resource) == COUNT)
+
+    def shows(self, node, name):
+        return int(self.kube.get("Node", node)["status"]["allocatable"].get(name, 0))
+
+    # --- pods ----------------------------------------------------------------------------------------------------------
+
+    def deployment(self, name, replicas=1, **spec):
+        """Pods that ask in the name that both understand."""
+        self.kube.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": SPACE},
+                          "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
+                              "metadata": {"labels": {"app": name}}, "spec": {
+                                  "terminationGracePeriodSeconds": 1, **spec, "containers": [{
+                                      "name": "main", "image": images.PROGRAMS, "imagePullPolicy": "Never",
+                                      "command": ["sh", "-c", "echo RING_THING=$RING_THING; exec ring-look hold 3600"],
+                                      "resources": {"limits": {self.resource: str(self.amount)}}}]}}}})
+        return self.running(name, replicas)
+
+    def running(self, name, replicas):
+        """Its pods when all of them are Ready; those that go are not counted."""
+        def ready():
+            pods = [pod for pod in self.kube.list("Pod", SPACE) if pod["metadata"]["labels"]["app"] == name
+                    and "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Failed"]
+            good = [pod for pod in pods for c in pod["status"].get("conditions", [])
+                    if (c["type"], c["status"]) == ("Ready", "True")]
+            return good if len(good) == len(pods) == replicas else None
+        try:
+            return wait_for(f"{replicas} pods of {name}", 120, ready, every=0.5)
+        except AssertionError as error:
+            pods = self.kube.list("Pod", SPACE)
+            raise AssertionError(f"{error}\n" + "\n".join(
+                f"{pod['metadata']['name']}: {json.dumps(pod['status'])} {self.kube.events_of(pod)}" for pod in pods)) from None
+
+    def said(self, pod) -> list:
+        return wait_for("it has looked", 20, lambda: (lambda lines: lines if len(lines) > 1 else None)(
+            self.kube.logs(pod["metadata"]["name"], namespace=SPACE).strip().splitlines()))
+
+    # --- the pages -----------------------------------------------------------------------------------------------------
+
+    def run_block(self, lines, until):
+        """One line after the other, as a person would. A line that says "until" is repeated until `until` says so."""
+        for line in lines:
+            line = line.replace("NODE", NODE).replace("NAMESPACE", SPACE)
+            if line == OF_THE_HOST:
+                self.forget_plugins(self.ring.node(2))
+                continue
+            self.assertNotIn("systemctl", line)
+            if "# until" in line:
+                wait_for(line, 120, until, every=0.5)
+            done = subprocess.run(["bash", "-c", line], cwd=self.folder, env=self.environment, text=True,
+                                  capture_output=True, check=False, timeout=200)
+            self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout}{done.stderr}")
+            print(f"  {line.partition('  ')[0]}", flush=True)
+
+    @staticmethod
+    def forget_plugins(node):
+        node.stop_kubelet()
+        node.outside("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink(missing_ok=True)
+        node.start_kubelet()
+
+    def images_are_set(self):
+        """As the page says: before the first apply. And what the simulated driver needs."""
+        scheduler = self.folder / "deploy/control/scheduler/scheduler.yaml"
+        scheduler.write_text(scheduler.read_text().replace("image: IMAGE", f"image: {installed.SCHEDULER_IMAGE}"))
+        installed.scheduler_image(self.ring)
+        self.ring.kubectl("create", "namespace", carve.NAMESPACE)
+        self.kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"carve.conf": installed.SETTINGS},
+                         "metadata": {"name": "carve-agent", "namespace": carve.NAMESPACE}})
+
+    def of_carve(self, node) -> list:
+        return [pod["metadata"]["name"] for pod in self.kube.list("Pod", carve.NAMESPACE)
+                if pod["spec"].get("nodeName") == node and pod["metadata"]["name"].startswith(("carve-agent", "carve-arb"))]
+
+    def there_and_back(self):
+        install, move, come = blocks(self.page, "There")
+        back, = blocks(self.page, "Back")[-1:]
+        self.images_are_set()
+        where = {pod["spec"]["nodeName"] for pod in self.deployment("before", 2)}
+        self.assertEqual(where, {NODE, STAYS})
+        self.run_block(install, None)
+        for name in ("carve-control", "carve-scheduler"):
+            self.ring.kubectl("-n", carve.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=90s")
+        self.assertEqual([self.of_carve(node) for node in (NODE, STAYS)], [[], []], "on no node yet")
+        self.running("before", 2)
+
+        self.run_block(move, lambda: self.shows(NODE, binder.SLOT) > 0 and self.shows(NODE, self.resource) == self.total())
+        self.assertEqual({pod["spec"]["nodeName"] for pod in self.running("before", 2)}, {STAYS})
+        self.assertEqual((self.shows(STAYS, self.resource), self.of_carve(STAYS)), (COUNT, []))
+        self.run_block(come, None)
+        pod, = self.deployment("moved", tolerations=MOVED)
+        self.assertEqual(pod["spec"]["nodeName"], NODE)
+        self.assertIn(binder.RECORD, pod["metadata"]["annotations"])
+        thing, look = self.said(pod)[-2:]
+        self.assertEqual(thing, "RING_THING=", "nothing of the other plugin")
+        self.assert_given(json.loads(look))
+        self.running("before", 2)
+
+        self.kube.patch("Deployment", "moved", {"spec": {"replicas": 0}}, SPACE)
+        self.run_block(back, lambda: self.shows(NODE, self.resource) == COUNT)
+        self.assertEqual(self.of_carve(NODE), [])
+        pod, = self.deployment("after", nodeName=NODE)
+        self.assertNotIn(binder.RECORD, pod["metadata"].get("annotations", {}))
+        self.assertEqual(self.said(pod)[-2], "RING_THING=one")
+        self.assertEqual(list(self.ring.node(2).outside("/var/lib").glob("carve*")), [])
+        self.running("before", 2)
+
+    def total(self):
+        """What a node shows of Carve's cards in this name."""
+        raise NotImplementedError
+
+    def assert_given(self, look):
+        raise NotImplementedError
+
+
+class FromGpushare(Move):
+    page, resource = "migrating-from-gpushare.md", "aliyun.com/gpu-mem"
+    labels = {"gpushare": "true"}
+    amount = 3
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+    def total(self):
+        gpus = [gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE]
+        return sum(gpu["spec"]["memory"] // GIB for gpu in gpus) or -1
+
+    def assert_given(self, look):
+        self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [3 * GIB])
+
+
+class FromNvidia(Move):
+    page, resource = "migrating-from-nvidia-device-plugin.md", "nvidia.com/gpu"
+    elsewhere = {"nvidia.com/gpu.deploy.device-plugin": "false"}
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+    def total(self):
+        return len([gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE]) or -1
+
+    def assert_given(self, look):
+        card, = look["cuda"]["cards"]
+        self.assertGreater(card["memory"], 70 * GIB)
+
+
+if __name__ == "__main__":
+    main()
