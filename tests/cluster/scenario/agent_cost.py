@@ -1,25 +1,29 @@
 """What the agent costs on a node with both doors open: memory, idle CPU, and what a container's start pays for it.
 
-Memory and CPU are judged by design 10's budgets; the start's cost is printed (it is a difference of medians on a machine
-that does other things too).
+Each is judged by design 10's budget. Memory and CPU are the agent's own, whatever else the machine does. A start is timed
+by the logs of kubelet and runtime, in rounds of one pod without a GPU, one by DRA and one by slots, one after the other and
+each round in another order; a round's differences are pairs, and their median is judged. On a loaded machine the pairs
+scatter: what breaks the budget is a median whose 95 % interval (of order, so whatever the scatter looks like) lies above it.
 """
+import math
 import os
 import re
 import statistics
 import sys
 import time
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ring import images, moments  # noqa: E402
+from ring import images, stolen  # noqa: E402
 from ring.slot_testing import SlotTest, slot_pod  # noqa: E402
 from ring.testing import main, pod, wait_for  # noqa: E402
 
-ROUNDS = 15
+ROUNDS = 24
 IDLE = 30               # seconds
-MEMORY = 30 << 10       # KiB resident
+MEMORY = 30 << 10       # KiB resident, with its keeper; what both have in memory counts once
 CPU = 1.0               # per cent of a core
+START = 20.0            # milliseconds
 HOLD = ["ring-look", "hold", "3600"]
 
 
@@ -27,24 +31,51 @@ def resident_kib(pid):
     return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text()).group(1))
 
 
+def alone_kib(pid):
+    """What is resident for this process only: not what it has in common with others, as the program's own pages."""
+    rows = dict(re.findall(r"^(\w+):\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M))
+    return int(rows["Rss"]) - int(rows["Shared_Clean"])
+
+
 def cpu_seconds(pid):
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid):
+    """The processes that it started, and those that they started."""
+    direct = [int(p) for task in Path(f"/proc/{pid}/task").iterdir() for p in (task / "children").read_text().split()]
+    return direct + [each for child in direct for each in children(child)]
+
+
+def is_worker(pid):
+    """The child that alone loads the vendor's library."""
+    return b"nvml-worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def median_within(values):
+    """(median, the two ends of its 95 % interval), by order statistics."""
+    ordered = sorted(values)
+    rank = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))))
+    return statistics.median(ordered), ordered[rank], ordered[-1 - rank]
 
 
 class AgentCost(SlotTest):
     doors = "dra,slots"
 
     def idle(self, what):
-        """Per cent of a core, and KiB, of the agent and of its worker."""
+        """KiB and per cent of a core of the agent: all its processes but the worker, which is printed beside them. What
+        they have in memory together counts once."""
         agent = self.node.pid("agent")
-        children = [int(p) for p in Path(f"/proc/{agent}/task/{agent}/children").read_text().split()]
-        before = {pid: cpu_seconds(pid) for pid in (agent, *children)}
+        before = {pid: cpu_seconds(pid) for pid in (agent, *children(agent))}
         time.sleep(IDLE)
         per_cent = {pid: 100 * (cpu_seconds(pid) - before[pid]) / IDLE for pid in before}
-        print(f"\n{what}: agent {resident_kib(agent) / 1024:.1f} MiB, {per_cent[agent]:.2f} % of a core; its worker " + ", ".join(
-            f"{resident_kib(pid) / 1024:.1f} MiB, {per_cent[pid]:.2f} %" for pid in children), end=" ", flush=True)
-        return resident_kib(agent), per_cent[agent]
+        own = [pid for pid in before if not is_worker(pid)]
+        print(f"\n{what}: agent " + " + ".join(f"{resident_kib(pid) / 1024:.1f} MiB, {per_cent[pid]:.2f} % of a core" for pid in own) +
+              "; its worker " + ", ".join(f"{resident_kib(pid) / 1024:.1f} MiB, {per_cent[pid]:.2f} %"
+                                          for pid in before if pid not in own), end=" ", flush=True)
+        own.sort(key=resident_kib)
+        return resident_kib(own[-1]) + sum(map(alone_kib, own[:-1])), sum(per_cent[pid] for pid in own)
 
     def test_resident_memory_and_idle_cpu(self):
         time.sleep(5)
@@ -53,8 +84,8 @@ class AgentCost(SlotTest):
             self.wait_ready(self.start(slot_pod(self.name()), {"main": [(i, 4, 5)]})["metadata"]["name"])
         time.sleep(5)
         full = self.idle("10 pods that hold a slice and compute nothing")
-        self.assertLess(max(empty[0], full[0]), MEMORY)
-        self.assertLess(empty[1], CPU)
+        self.assertLessEqual(max(empty[0], full[0]), MEMORY)
+        self.assertLessEqual(max(empty[1], full[1]), CPU)
 
     # --- a container's start -----------------------------------------------------------------------------------------
 
@@ -68,25 +99,62 @@ class AgentCost(SlotTest):
     def started_at(self, name):
         """When the runtime had started its container, by its log."""
         id_ = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
-        return moments.started(self.node, id_)
+        for line in self.node.state.log("n1-containerd").read_text(errors="replace").splitlines():
+            if "StartContainer for" in line and "returns successfully" in line and id_ in line:
+                text = re.search(r'time="([^"]+)"', line).group(1)
+                whole, fraction = text.rstrip("Z").split(".")
+                return datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc).timestamp() + float("0." + fraction)
+        raise AssertionError(f"the runtime's log does not know {id_}")
+
+    def claims_so_far(self):
+        """By the kubelet's metrics, seconds and calls: all that it did to prepare pods' claims, and the driver's part of it."""
+        text = self.ring.kubectl("get", "--raw", "/api/v1/nodes/n1/proxy/metrics").stdout
+
+        def read(metric, word):
+            found = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(metric) and word in line]
+            return sum(found)
+        return [(read(name + "_sum", word), read(name + "_count", word)) for name, word in (
+            ("dra_operations_duration_seconds", '"PrepareResources"'),
+            ("dra_grpc_operations_duration_seconds", "NodePrepareResources"))]
+
+    def milliseconds(self, make):
+        """From the kubelet's word to a started container; the pod is gone afterwards."""
+        meta = make()["metadata"]
+        name = meta["name"]
+        wait_for("running", 60, lambda: self.phase(name) == "Running", 0.2)
+        taken = self.started_at(name) - self.seen_at(name)
+        self.kube.delete("Pod", name, grace=0)
+        wait_for("gone", 60, lambda: not self.pids_of(meta["uid"]) and not self.carve.inspect()["slices"], 0.2)
+        time.sleep(0.5)     # the runtime takes its sandbox down, which the next one should not pay for
+        return taken * 1000
 
     def test_a_containers_start(self):
         template = self.template(memory="4Gi", cores="1")
-        kinds = {
-            "no GPU": lambda: self.create(pod(self.name(), image=images.PROGRAMS, command=HOLD, nodeName="n1")),
+        kinds = {   # placed by schedulers all three: what a binding leaves the control plane to do goes on meanwhile
+            "no GPU": lambda: self.create(pod(self.name(), image=images.PROGRAMS, command=HOLD, node="n1")),
             "DRA": lambda: self.create(pod(self.name(), image=images.PROGRAMS, command=HOLD, node="n1", claims={"gpu": template})),
             "slots": lambda: self.start(slot_pod(self.name()), {"main": [(1, 4, 1)]})}
-        seconds = {kind: [] for kind in kinds}
+        for make in kinds.values():
+            self.milliseconds(make)     # the first of each finds nothing in any cache
+        order, rounds, before, host = list(kinds), [], self.claims_so_far(), stolen.Stolen()
         for _ in range(ROUNDS):
-            for kind, make in kinds.items():
-                name = make()["metadata"]["name"]
-                wait_for("running", 60, lambda n=name: self.phase(n) == "Running", 0.2)
-                seconds[kind].append(self.started_at(name) - self.seen_at(name))
-                self.kube.delete("Pod", name, grace=0)
-        bare = statistics.median(seconds["no GPU"])
-        print(f"\nfrom the kubelet's word to a started container, medians of {ROUNDS}: no GPU {bare * 1000:.0f} ms", end="")
-        for kind in ("DRA", "slots"):
-            print(f"; {kind} {(statistics.median(seconds[kind]) - bare) * 1000:+.0f} ms", end=" ", flush=True)
+            rounds.append({kind: self.milliseconds(kinds[kind]) for kind in order})
+            order.append(order.pop(0))
+        bare = statistics.median(one["no GPU"] for one in rounds)
+        print(f"\nfrom the kubelet's word to a started container, {ROUNDS} rounds: no GPU {bare:.0f} ms (the host took "
+              f"{host.percent():.1f} % of the processors)", end="")
+        costs = {kind: median_within([one[kind] - one["no GPU"] for one in rounds]) for kind in ("DRA", "slots")}
+        for kind, (median, low, high) in costs.items():
+            print(f"; {kind} {median:+.0f} ms ({low:+.0f} to {high:+.0f})", end="")
+        (whole, pods), (ours, calls) = [(now[0] - then[0], now[1] - then[1])
+                                        for now, then in zip(self.claims_so_far(), before)]
+        self.assertGreaterEqual(min(pods, calls), ROUNDS, "the kubelet's metrics do not tell what it did with claims")
+        print(f"; for a claim the kubelet took {1000 * whole / pods:.1f} ms, the agent's answer {1000 * ours / calls:.1f} of them",
+              end=" ", flush=True)
+        # This holds on a loaded machine, too, where the pairs scatter by more than they could tell.
+        self.assertLessEqual(1000 * ours / calls, START, "the agent's answer alone")
+        for kind, (_, low, _) in costs.items():
+            self.assertLessEqual(low, START, kind)
 
 
 if __name__ == "__main__":
