@@ -1,10 +1,13 @@
 #include <grp.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <memory>
@@ -22,6 +25,7 @@
 #include "adapter/mountns/library_store.h"
 #include "adapter/mountns/library_users.h"
 #include "adapter/nvml/client.h"
+#include "adapter/process/child_agent.h"
 #include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
 #include "app/agent/agent.h"
@@ -33,6 +37,7 @@
 #include "cmd/arbiter_main.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
+#include "cmd/keep_agent.h"
 #include "cmd/node_doors.h"
 #include "cmd/options.h"
 #include "cmd/stop_signals.h"
@@ -229,6 +234,25 @@ Result<void> apply_cluster(const NodeOptions& node, DoorOptions* doors, Log& log
   return parse_doors(words, doors);
 }
 
+/// The parent of an agent that serves slots: this process is that from now on, and the agent its child, with the same
+/// words.
+int keep_own_agent(const DoorOptions& options, const sigset_t& stop, const Clock& clock, Log& log) {
+  const auto words = read_text("/proc/self/cmdline");
+  if (!words) return report(words.error());
+  std::vector<std::string> args;
+  for (std::size_t at = 0; at < words->size();) {
+    const auto end = std::min(words->find('\0', at), words->size());
+    args.push_back(words->substr(at, end - at));
+    at = end + 1;
+  }
+  args.erase(args.begin());  // the program's name
+  ChildAgent agent(own_path(), args);
+  const Fd told_to_stop(::signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!told_to_stop) return report(errno_error(errno, "signalfd"));
+  const auto code = keep_agent(options, agent, told_to_stop.get(), clock, log);
+  return code ? *code : report(code.error());
+}
+
 /// nullopt: no node, no doors.
 ///   errors  kInvalidArgument: the flags, or the kubeconfig; kNotFound: neither a kubeconfig nor a pod's account
 Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions& node, Clock& clock, Log& log) {
@@ -238,6 +262,8 @@ Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions
   doors.options.kubelet_dir = node.kubelet_dir;
   doors.options.unique = node.instance;
   doors.options.cdi_dir = host.cdi_dir;
+  doors.options.kept_by = node.kept_by;
+  doors.options.crashes = node.crashes;
   for (const auto& socket : node.runtime_socket.empty() ? kubelet::usual_runtime_sockets()
                                                         : std::vector<std::string>{node.runtime_socket})
     doors.options.runtime_sockets.push_back(host.host_root + socket);
@@ -255,6 +281,11 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
 
   Log log;
   SystemClock clock;
+  if (!node.name.empty() && node.kept_by < 0) {
+    DoorOptions wanted;
+    if (auto applied = apply_cluster(node, &wanted, log); !applied) return report(applied.error());
+    if (wanted.slots) return keep_own_agent(wanted, stop_signals, clock, log);
+  }
   const auto xid_policy = xid_policy_of(options);
   if (!xid_policy) return report(xid_policy.error());
   const ConfigWatch settings(node.cluster_config, clock, log);  // before they are read
@@ -299,7 +330,7 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
     const std::jthread judging([&](const std::stop_token& stop) { agent.run_health(stop); });
     std::unique_ptr<http::Server> port;
     if (node_agent && !node.listen.empty()) {
-      auto opened = open_agent_port(node.listen, agent, node.name, log);
+      auto opened = open_agent_port(node.listen, agent, node.name, node.crashes, log);
       if (!opened) log.warn("nobody can read metrics here", {{"listen", node.listen}, {"error", opened.error().what}});
       if (opened) port = std::move(*opened);
     }

@@ -10,27 +10,37 @@ namespace {
 
 HttpReply plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text + "\n"}; }
 
-std::string metrics_of(const AgentView& view, const std::string& node) {
+/// Who is asked: the node's agent, and what its keeper said of those before it.
+struct Port {
+  AgentApi& agent;
+  std::string node;
+  std::uint64_t crashes = 0;
+};
+
+std::string metrics_of(const AgentView& view, const std::string& node, std::uint64_t crashes) {
   codec::MetricsText process;
+  process.family("carve_agent_crashes_total", codec::MetricsText::Kind::kCounter,
+                 "Agents of this pod that crashed and were followed by another, slots being kept meanwhile.");
+  process.sample(crashes, {{"node", node}});
   write_process(&process);
   return node::node_metrics(view, node) + process.text();
 }
 
-HttpReply answer(AgentApi& agent, const std::string& node, const HttpAsk& ask) {
+HttpReply answer(const Port& port, const HttpAsk& ask) {
   const bool metrics = ask.path == "/metrics";
   if (!metrics && ask.path != "/v1/node" && ask.path != "/healthz") return plain(404, "there is nothing at this path");
   if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not know that method");
   if (ask.path == "/healthz") return plain(200, "ok");
-  auto view = agent.view({});
+  auto view = port.agent.view({});
   if (!view) return plain(503, view.error().what);
-  if (metrics) return {200, std::string(codec::kMetricsType), metrics_of(*view, node)};
+  if (metrics) return {200, std::string(codec::kMetricsType), metrics_of(*view, port.node, port.crashes)};
   return {200, "application/json", api::public_json(std::move(*view))};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<http::Server>> open_agent_port(const std::string& listen, AgentApi& agent,
-                                                      const std::string& node, Log& log) {
+                                                      const std::string& node, std::uint64_t crashes, Log& log) {
   http::ServerOptions options;
   options.listen = listen;
   options.limits.body = 1UL << 10U;  // nobody has anything to tell
@@ -38,7 +48,7 @@ Result<std::unique_ptr<http::Server>> open_agent_port(const std::string& listen,
   options.limits.threads = 1;
   options.limits.waiting_threads = 1;
   return http::Server::open(
-      options, [&agent, node](const HttpAsk& ask) { return answer(agent, node, ask); }, log);
+      options, [port = Port{agent, node, crashes}](const HttpAsk& ask) { return answer(port, ask); }, log);
 }
 
 }  // namespace carve::cmd

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -12,8 +13,10 @@ namespace carve::cmd {
 
 /// What a node's agent tells over plain HTTP, to whoever reaches it; nothing can be changed there:
 ///   /metrics   for a collector   /v1/node   its view, as JSON, without its processes' names   /healthz
+/// `crashes`: of agents that this one follows.
 ///   errors  kInvalidArgument: `listen`; kUnavailable: the port is taken
 [[nodiscard]] Result<std::unique_ptr<http::Server>> open_agent_port(const std::string& listen, AgentApi& agent,
-                                                                    const std::string& node, Log& log);
+                                                                    const std::string& node, std::uint64_t crashes,
+                                                                    Log& log);
 
 }  // namespace carve::cmd

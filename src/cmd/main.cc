@@ -137,6 +137,9 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
       ->type_name("[ADDRESS]:PORT");
   app->add_option("--instance", node->instance, "a word of this agent's own in its sockets' names: the pod's UID")
       ->type_name("WORD");
+  // By a keeper, for its child (keep_agent.h): in no help.
+  app->add_option("--kept-by", node->kept_by)->group("");
+  app->add_option("--crashes", node->crashes)->group("");
 }
 
 void control_command(CLI::App& app, Everything& all) {

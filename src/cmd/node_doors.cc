@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 
+#include "adapter/kubelet/kept_slots.h"
 #include "adapter/kubelet/kubelet_server.h"
 #include "adapter/kubelet/pod_resources.h"
 #include "adapter/kubelet/runtime_asked.h"
@@ -29,14 +30,18 @@ kubelet::KubeletServer::Doors sockets_of(const DoorOptions& options, doors::DraD
                          options.kubelet_dir + "/plugins_registry",
                          options.unique.empty() ? "agent" : options.unique};
   }
-  if (options.slots) {
+  if (options.slots && options.kept_by < 0) {
     doors.slots = slots;
-    doors.slot_socket = {doors::kSlotResource, options.device_plugins, "carve-slots.sock"};
+    doors.slot_socket = slot_socket(options);
   }
   return doors;
 }
 
 }  // namespace
+
+kubelet::SlotSocketOptions slot_socket(const DoorOptions& options) {
+  return {doors::kSlotResource, options.device_plugins, "carve-slots.sock"};
+}
 
 Result<void> parse_doors(const std::string& words, DoorOptions* options) {
   options->dra = words == "dra" || words == "dra,slots" || words == "slots,dra";
@@ -100,14 +105,39 @@ void depart(const DoorOptions& options, const doors::SlotDoor& slots, node::Node
   for (const auto& one : left) log.warn("not waited for any longer", {{"what", one}});
 }
 
+/// Where the kubelet's calls come in: our own sockets, and for slots the keeper's line where there is a keeper. Filled
+/// before anybody steps.
+struct Entrances {
+  std::unique_ptr<kubelet::KubeletServer> server;  // nullptr: there is nothing but the line
+  std::unique_ptr<kubelet::KeptSlots> kept;
+
+  Result<void> open(const DoorOptions& options, doors::DraDoor* dra, doors::SlotDoor* slots,
+                    std::function<bool()> settled, Log& log) {
+    const bool by_keeper = options.slots && options.kept_by >= 0;
+    if (by_keeper) {
+      CARVE_TRY(kept, kubelet::KeptSlots::open(options.kept_by, {*slots, std::move(settled), log}));
+    }
+    if (options.dra || !by_keeper) {
+      CARVE_TRY(server, kubelet::KubeletServer::open(sockets_of(options, dra, slots), log));
+    }
+    return {};
+  }
+  void slots_changed() const {
+    if (kept) kept->changed();
+    if (server && !kept) server->changed();
+  }
+  [[nodiscard]] bool dra_registered() const { return server && server->seen().dra_registered; }
+  [[nodiscard]] bool slots_listened_to() const {
+    return kept ? kept->listening() : server && server->seen().slots_registered;
+  }
+};
+
 }  // namespace
 
 Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api, Clock& clock, Log& log,
                        const std::stop_token& stop, doors::WaitingDra* early) {
-  kubelet::KubeletServer* serving = nullptr;  // set before anybody steps
-  const auto registered = [&serving] {
-    return serving != nullptr && serving->seen().dra_registered;
-  };
+  Entrances* in = nullptr;  // set before anybody steps
+  const auto registered = [&in] { return in != nullptr && in->dra_registered(); };
   doors::Notices notices(api, options.node, clock, log);
   doors::NodePods pods(options.node, api);
   kubelet::RuntimeAsked runtime(options.runtime_sockets);
@@ -116,34 +146,35 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     return kubelet.registered().value_or(std::map<std::string, std::size_t>());
   };
   doors::SlicePublisher* cards = nullptr;
-  std::function<bool()> serves;  // set before anybody steps
+  std::function<bool()> serves;  // as `in`
   node::NodeReport report(
       options.node,
       {slices, api, pods, notices, runtime, clock, log, options.cdi_dir, options.totals, options.gpushare_unit,
        [&] { return cards != nullptr && registered() ? cards->error() : std::string(); }, open_doors(options),
-       options.wakes_pods, plugins, [&serves] { return serves && serves(); }});
+       options.wakes_pods, plugins, [&serves] { return serves && serves(); }, options.crashes});
   const auto shut = [&report] { return report.shut(); };
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
   doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut);
   if (options.dra) cards = &publisher;
-  const auto list_changed = [&serving] {
-    if (serving != nullptr) serving->changed();
+  const auto list_changed = [&in] {
+    if (in != nullptr) in->slots_changed();
   };
   report.ask_runtime();
   doors::SlotDoor slot_door({slices, kubelet, pods, notices, clock, log, list_changed, shut,
                              {options.gpushare_unit, true}});
   if (options.slots) slot_door.restore();
-  CARVE_TRY(const auto server,
-            kubelet::KubeletServer::open(sockets_of(options, &dra, &slot_door), log));
-  serving = server.get();
-  serves = [&] {
-    return !options.slots || (server->seen().slots_registered && offers_slots(slot_door, slices, report.shut()));
-  };
+  const auto settled = [&] { return offers_slots(slot_door, slices, report.shut()); };
+  Entrances entrances;
+  CARVE_TRY_VOID(entrances.open(options, &dra, &slot_door, settled, log));
+  in = &entrances;
+  serves = [&] { return !options.slots || (entrances.slots_listened_to() && settled()); };
 
-  // The server's thread is the last to be stopped: its destructor waits for calls that the doors
-  // answer.
+  // These threads are the last to be stopped: the server's destructor waits for calls that the doors answer, and the
+  // keeper is told that they are closed when they are.
+  std::optional<std::jthread> line;
+  if (entrances.kept) line.emplace([&](const std::stop_token& end) { entrances.kept->run(end); });
   std::optional<std::jthread> sockets;
-  sockets.emplace([&](const std::stop_token& end) { server->run(end); });
+  if (entrances.server) sockets.emplace([&](const std::stop_token& end) { entrances.server->run(end); });
   {
     const std::jthread telling([&](const std::stop_token& end) { notices.run(end); });
     std::vector<std::jthread> threads;
@@ -152,7 +183,7 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     threads.emplace_back([&](const std::stop_token& end) { report.run(end); });
     threads.emplace_back(
         [&](const std::stop_token& end) { pods.run([&] { slot_door.poke(); }, end); });
-    if (options.dra) serve_dra(publisher, dra, *server, clock, &threads);
+    if (options.dra) serve_dra(publisher, dra, *entrances.server, clock, &threads);
     if (options.slots) threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
     if (early != nullptr && options.dra) early->lead_to(dra);
     while (clock.sleep_for(std::chrono::hours(1), stop)) {
@@ -161,6 +192,7 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     if (early != nullptr) early->give_up();
     sockets.reset();  // no new calls; those that wait are answered by the doors' own end, just below
   }
+  if (entrances.kept) entrances.kept->leave();
   return {};
 }
 

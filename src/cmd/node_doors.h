@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "adapter/kubelet/kubelet_server.h"
 #include "app/doors/waiting_dra.h"
 #include "app/node/departure.h"
 #include "base/clock.h"
@@ -32,7 +34,13 @@ struct DoorOptions {
   // Told to end: how long it goes on for pods that were sent here before. 0: it ends at once, as one that is killed.
   Clock::Duration leaves_within = node::Departure::kMost;
   std::string unique;  // in the DRA sockets' names: the pod's UID; empty: "agent"
+  // Descriptor of the keeper's line (keep_agent.h): by it come the kubelet's calls for slots. -1: by an own socket.
+  int kept_by = -1;
+  std::uint64_t crashes = 0;  // of agents that the keeper had before this one
 };
+
+/// Where the kubelet finds the slots' door.
+[[nodiscard]] kubelet::SlotSocketOptions slot_socket(const DoorOptions& options);
 
 /// "dra,slots", "dra" or "slots".
 ///   errors  kInvalidArgument

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -136,6 +137,9 @@ struct NodeOptions {
   std::string totals;          // extended resources to keep on the Node, as a list; empty: the same way
   std::string listen;    // metrics and views, to read; empty: nowhere
   std::string instance;  // in the names of the DRA door's sockets: two agents during an upgrade
+  // As its keeper starts it (keep_agent.h), never a person:
+  int kept_by = -1;           // descriptor of the keeper's line
+  std::uint64_t crashes = 0;  // of agents that it follows
 };
 
 int run_up(const UpOptions& options);

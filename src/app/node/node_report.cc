@@ -162,6 +162,18 @@ void NodeReport::tell_presence(Clock::Time now) {
   world_.log.info(leaving ? "the Node says that this agent is about to end" : "the Node says that this agent serves");
 }
 
+/// Once, when the Node is known. Who crashed could not say so.
+void NodeReport::tell_crash() {
+  if (world_.crashes == 0) return;
+  const auto node = status_.seen();
+  if (!node) return;
+  world_.notices.warn({"Node", "default", node_, node->uid, "AgentCrashed",
+                       fmt::format("the agent crashed and was started again, for the {}. time in its pod's life: what "
+                                   "ran kept its cards and limits, what was to start waited; why: its log",
+                                   std::exchange(world_.crashes, 0))},
+                      "crashed");
+}
+
 /// Watches notice a server that answers nothing only after minutes: it is asked for the smallest thing it has. That it
 /// was away is told when it is back, since nobody could be told before: one event on the Node, counted.
 void NodeReport::look_for_server(Clock::Time now) {
@@ -193,6 +205,7 @@ void NodeReport::look_for_server(Clock::Time now) {
 void NodeReport::step() {
   const auto now = world_.clock.now();
   tell_presence(now);
+  tell_crash();
   look_for_server(now);
   if (now >= next_runtime_) ask_runtime();
   auto holdings = world_.slices.holdings();

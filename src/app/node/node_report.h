@@ -46,6 +46,7 @@ class NodeReport {
     std::function<std::map<std::string, std::size_t>()> plugins;
     // What the kubelet asks is answered: only then is an earlier agent's farewell taken back. Unset: at once.
     std::function<bool()> serves = {};
+    std::uint64_t crashes = 0;  // of agents that this one follows (src/app/keeper): told on the Node
   };
   NodeReport(std::string node, World world);
 
@@ -67,6 +68,7 @@ class NodeReport {
  private:
   enum class Presence : std::uint8_t { kComing, kServing, kLeaving };
   void tell_presence(Clock::Time now);
+  void tell_crash();
   void look_for_server(Clock::Time now);
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);

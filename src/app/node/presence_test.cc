@@ -160,6 +160,36 @@ TEST_F(Presence, OneThatStumblesIsNone) {
   EXPECT_EQ(events_of(kube).size(), 0U);
 }
 
+TEST_F(Presence, AnAgentThatFollowsOneThatCrashedSaysSoOnce) {
+  NodeReport next{"n1", {.slices = slices,
+                         .api = kube,
+                         .pods = pods,
+                         .notices = notices,
+                         .runtime = runtime,
+                         .clock = clock,
+                         .log = log,
+                         .cdi_dir = "/var/run/cdi",
+                         .totals = {},
+                         .not_published = {},
+                         .plugins = {},
+                         .crashes = 3}};
+  next.step();
+  notices.flush();
+  EXPECT_EQ(events_of(kube).size(), 0U) << "the Node is not known yet";
+  const std::jthread watching([&](const std::stop_token& stop) { next.run_node_watch(stop); });
+  ASSERT_TRUE(kube.wait_watches(1, 5s));
+  for (int i = 0; i < 5; ++i) {
+    clock.advance(200ms);
+    next.step();
+    ASSERT_TRUE(kube.wait_watches(1, 5s));
+  }
+  notices.flush();
+  const auto events = events_of(kube);
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_THAT(events[0], ::testing::HasSubstr("AgentCrashed"));
+  EXPECT_THAT(events[0], ::testing::HasSubstr("for the 3. time"));
+}
+
 TEST_F(Presence, ANodeThatWasNotHeardOfIsToldLater) {
   report.leave();
   step();

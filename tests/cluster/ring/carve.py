@@ -2,8 +2,11 @@
 
 The installed form is the DaemonSets of deploy/; this one is for tests that kill and restart one process at a time.
 """
+import contextlib
 import json
+import os
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -12,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "checker"))
 import read_node  # noqa: E402
 
 from . import cgroups, control_plane, paths
-from .process import until_process
+from .process import until, until_process
+from .state import wait_gone
 
 NAMESPACE = "carve-system"
 ACCOUNT = "carve-agent"
@@ -127,8 +131,31 @@ class Carve:
         return [item for item in self.ring.kube().list("ResourceSlice", None)
                 if item["spec"]["driver"] == DRIVER and item["spec"].get("nodeName") == self.node.name]
 
+    def agent(self):
+        """The agent's process. Where slots are served it is the child of what was started, its keeper (src/app/keeper).
+        None while there is none."""
+        started = self.node.pid("agent")
+        if started is None or "slots" not in self.doors:
+            return started
+        with contextlib.suppress(OSError):      # it has ended meanwhile
+            for pid in Path(f"/proc/{started}/task/{started}/children").read_text().split():
+                if b"--kept-by=" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
+        return None
+
     def kill_agent(self) -> None:
+        """SIGKILL for all of it, as when its container ends: the keeper, and the agent with it."""
+        agent = self.agent()
         self.node.kill("agent")
+        if agent is not None and not wait_gone(agent, 30):
+            raise RuntimeError(f"the agent (pid {agent}) does not end with its keeper")
+
+    def crash_agent(self, seconds=30) -> None:
+        """SIGKILL for the agent alone, as soon as there is one: its keeper starts another."""
+        pid = until("an agent that can be killed", seconds, self.agent, every=0.01)
+        os.kill(pid, signal.SIGKILL)
+        if not wait_gone(pid, 30):
+            raise RuntimeError(f"the agent (pid {pid}) does not end by SIGKILL")
 
     def stop(self) -> None:
         for name in ("agent", "arbiter"):

@@ -255,7 +255,7 @@ class Neighbours(Fractions):
         self.assert_out_of_reach(self.running("network", hostNetwork=True), victim)
         names = self.node_sockets()
         self.assertTrue(any(name.startswith("/run/carve/") for name in names))
-        carves = [self.ring.node(1).pid("agent"), self.ring.node(1).pid("arbiter")]
+        carves = [self.ring.node(1).pid("agent"), self.carve.agent(), self.ring.node(1).pid("arbiter")]
         inodes = {re.sub(r"\D", "", str(link.readlink())) for pid in carves for link in Path(f"/proc/{pid}/fd").iterdir()
                   if str(link.readlink()).startswith("socket:")}
         self.assertEqual([name for name, inode in names.items() if inode in inodes and name.startswith("@")], [])

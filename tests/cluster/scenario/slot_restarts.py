@@ -21,6 +21,7 @@ from ring.testing import main, pod, wait_for  # noqa: E402
 
 RESTARTS = 20 if os.environ.get("CARVE_SOAK") else 5
 KILLS = 50 if os.environ.get("CARVE_SOAK") else 10
+KEEPER_KILLS = 10 if os.environ.get("CARVE_SOAK") else 3
 LIST_WITHIN = 0.200     # seconds from the creation of the kubelet's socket (design 10)
 RECEIVED = re.compile(r"[IWE](\d{4} \d\d:\d\d:\d\d\.\d{6}).*Processed device updates for resource.*elasticgpu\.io/slot.*"
                       r"totalCount=([1-9]\d*)")
@@ -88,23 +89,21 @@ class BothDoors(SlotTest):
 
     # --- the agent, and the node -------------------------------------------------------------------------------------
 
-    def test_agent_killed_at_random_moments_of_pod_starts(self):
-        """The kubelet's Allocate fails while nobody serves: such a pod is Failed, and its owner makes another (here the
-        test does). Whoever runs has its own slice."""
+    def started_under(self, kills, kill):
+        """Pods that are bound one after the other while `kill` is called so often, at random moments: their names. What
+        runs before runs on; afterwards a pod starts as ever."""
         seed = random.SystemRandom().randrange(1 << 32)
         print(f"seed {seed} ", end="", flush=True)
-        dice, stop = random.Random(seed), threading.Event()
+        dice, stop, killed = random.Random(seed), threading.Event(), []
         steady = self.start(slot_pod(self.name()), {"main": [(0, 4, 5)]})["metadata"]["name"]
         self.wait_ready(steady)
         before = self.container_id(steady)
 
         def killer():
-            for _ in range(KILLS):
+            while len(killed) < kills and not stop.is_set():
                 time.sleep(dice.uniform(0.05, 0.8))
-                self.carve.kill_agent()
-                self.carve.start_agent(wait=False)
-                if stop.is_set():
-                    return
+                kill()
+                killed.append(time.monotonic())
         thread = threading.Thread(target=killer)
         thread.start()
         names = []
@@ -116,23 +115,47 @@ class BothDoors(SlotTest):
         finally:
             stop.set()
             thread.join()
+        self.assertEqual(len(killed), kills)
         self.carve.wait_agent()
-        failed = 0
         for name in names:
-            if self.wait_phase(name, ("Running", "Failed"), 120) and self.phase(name) == "Failed":
+            self.wait_phase(name, ("Running", "Failed"), 120)
+        again = self.start(slot_pod(self.name()), {"main": [(1, 1, 1)]})["metadata"]["name"]
+        self.wait_ready(again)
+        self.assert_right(again)
+        self.assertEqual(self.container_id(steady), before)
+        return names
+
+    def clean_up(self):
+        self._clean()
+        self.created.clear()
+        self.assert_nothing_held()
+
+    def test_agent_killed_at_random_moments_of_pod_starts(self):
+        """Its keeper lives: every pod runs, with its own slice, and none was refused."""
+        names = self.started_under(KILLS, self.carve.crash_agent)
+        refused = [name for name in names if self.phase(name) != "Running"]
+        print(f"{KILLS} kills, {len(names)} pods, {len(refused)} refused ", end="", flush=True)
+        self.assertEqual(refused, [], "".join(map(self.describe, refused)))
+        for name in names:
+            self.assert_right(name)
+        self.clean_up()
+
+    def test_keeper_killed_with_its_agent(self):
+        """As when the container ends: the kubelet's Allocate fails while nobody serves; such a pod is Failed, and its
+        owner makes another (here the test does). Whoever runs has its own slice."""
+        def kill():
+            self.carve.kill_agent()
+            self.carve.start_agent(wait=False)
+        names, failed = self.started_under(KEEPER_KILLS, kill), 0
+        for name in names:
+            if self.phase(name) == "Failed":
                 failed += 1
                 self.assertEqual(self.kube.get("Pod", name)["status"].get("reason"), "UnexpectedAdmissionError",
                                  self.describe(name))
                 continue
             self.assert_right(name)
-        print(f"{KILLS} kills, {len(names)} pods, {failed} failed at admission ", end="", flush=True)
-        again = self.start(slot_pod(self.name()), {"main": [(1, 1, 1)]})["metadata"]["name"]
-        self.wait_ready(again)
-        self.assert_right(again)
-        self.assertEqual(self.container_id(steady), before)
-        self._clean()
-        self.created.clear()
-        self.assert_nothing_held()
+        print(f"{KEEPER_KILLS} kills, {len(names)} pods, {failed} failed at admission ", end="", flush=True)
+        self.clean_up()
 
     def test_reboot_of_the_node(self):
         """/run is empty, the boot id another, no process lives: a pod runs again with its own slice, or is Failed (its

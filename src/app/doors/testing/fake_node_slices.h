@@ -69,6 +69,17 @@ class FakeNodeSlices final : public NodeSlices {
     return cards_;
   }
 
+  [[nodiscard]] NodeTroubles troubles() const override {
+    const std::lock_guard lock(mutex_);
+    NodeTroubles troubles;
+    troubles.gpu = gpu_;
+    return troubles;
+  }
+
+  void set_gpu(GpuState state) {
+    const std::lock_guard lock(mutex_);
+    gpu_ = state;
+  }
   void set_health(std::size_t card, Health health) {
     const std::lock_guard lock(mutex_);
     cards_.cards.at(card).health = std::move(health);
@@ -102,6 +113,7 @@ class FakeNodeSlices final : public NodeSlices {
  private:
   mutable std::mutex mutex_;
   GpuInventory cards_;
+  GpuState gpu_ = NodeTroubles().gpu;
   std::uint64_t promised_ = 0;
   std::map<std::pair<Owner, std::string>, PrepareRequest> parts_;
 };

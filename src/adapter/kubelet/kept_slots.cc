@@ -1,0 +1,123 @@
+#include "adapter/kubelet/kept_slots.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "adapter/process/packets.h"
+
+namespace carve::kubelet {
+namespace {
+
+// Of a keeper that does not read: it reads at once whenever it runs.
+constexpr std::chrono::milliseconds kPatience{5000};
+constexpr std::chrono::seconds kClosedWithin{3};
+// Whether the list is to be trusted has no event.
+constexpr int kLookUnsettledMs = 50;
+constexpr int kLookMs = 1000;
+
+}  // namespace
+
+Result<std::unique_ptr<KeptSlots>> KeptSlots::open(int line, World world) {
+  if (::fcntl(line, F_SETFD, FD_CLOEXEC) != 0) return tl::unexpected(errno_error(errno, "the keeper's line"));
+  Fd own(line);
+  Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return tl::unexpected(errno_error(errno, "eventfd"));
+  return std::unique_ptr<KeptSlots>(new KeptSlots(std::move(own), std::move(wake), std::move(world)));
+}
+
+KeptSlots::KeptSlots(Fd line, Fd wake, World world)
+    : line_(std::move(line)), wake_(std::move(wake)), world_(std::move(world)) {}
+
+KeptSlots::~KeptSlots() { local_.stop(); }
+
+void KeptSlots::poke() const {
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(wake_.get(), &one, sizeof(one)));
+}
+
+void KeptSlots::changed() { poke(); }
+
+void KeptSlots::say(const codec::AgentWord& word) {
+  const auto sent = send_packet(line_.get(), codec::encode(word), kPatience);
+  if (!sent) world_.log.error("not told to the keeper", {{"error", sent.error().what}});
+}
+
+void KeptSlots::say_list() {
+  codec::SayList now;
+  now.settled = world_.settled();  // before the list is read: one that is older may be of before
+  for (const auto& slot : world_.calls.list()) now.slots.push_back({slot.id, slot.healthy});
+  if (said_any_ && now == said_) return;
+  said_any_ = true;
+  said_ = std::move(now);
+  say(said_);
+}
+
+void KeptSlots::hear(const std::string& packet) {
+  const auto word = codec::decode_keeper_word(packet);
+  if (!word) return world_.log.error("not understood from the keeper", {{"error", word.error().what}});
+  std::visit(
+      [this](const auto& asked) {
+        using Word = std::decay_t<decltype(asked)>;
+        if constexpr (std::is_same_v<Word, codec::AskAllocate>) {
+          local_.post([this, asked] {
+            const auto device = world_.calls.allocate(asked.slots);
+            device ? say(codec::AnswerAllocated{asked.number, *device})
+                   : say(codec::AnswerRefused{asked.number, device.error().code, device.error().what});
+          });
+        } else if constexpr (std::is_same_v<Word, codec::AskStart>) {
+          world_.calls.before_start(asked.slots, [this, number = asked.number](const Result<void>& answer) {
+            answer ? say(codec::AnswerStart{number})
+                   : say(codec::AnswerRefused{number, answer.error().code, answer.error().what});
+          });
+        } else if constexpr (std::is_same_v<Word, codec::AskAlive>) {
+          static_cast<void>(world_.calls.list());  // alive is who can still say this
+          say(codec::AnswerAlive{asked.number});
+        } else if constexpr (std::is_same_v<Word, codec::TellListening>) {
+          listening_ = asked.listening;
+        } else {
+          const std::lock_guard lock(mutex_);
+          closed_ = true;
+          closed_changed_.notify_all();
+        }
+      },
+      *word);
+}
+
+void KeptSlots::run(const std::stop_token& stop) {
+  const std::stop_callback wake_up(stop, [this] { poke(); });
+  say(codec::SayServing{});
+  while (!stop.stop_requested()) {
+    say_list();
+    std::array<pollfd, 2> items = {{{line_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+    ::poll(items.data(), items.size(), said_.settled ? kLookMs : kLookUnsettledMs);
+    std::uint64_t drained = 0;
+    static_cast<void>(::read(wake_.get(), &drained, sizeof(drained)));
+    std::string packet;
+    auto got = Received::kPacket;
+    while ((got = receive_packet(line_.get(), &packet)) == Received::kPacket) hear(packet);
+    if (got != Received::kEnd) continue;
+    world_.log.error("the keeper is gone");
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    closed_changed_.notify_all();
+    return;
+  }
+}
+
+void KeptSlots::leave() {
+  say(codec::SayLeft{});
+  std::unique_lock lock(mutex_);
+  if (!closed_changed_.wait_for(lock, kClosedWithin, [this] { return closed_; }))
+    world_.log.warn("the keeper did not close the kubelet's door in time");
+}
+
+}  // namespace carve::kubelet

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "adapter/process/spawn.h"
+#include "base/fd.h"
+#include "port/kept_agent.h"
+
+namespace carve {
+
+/// The agent as a child: this very program, told that its keeper's line is descriptor 3. It dies when its keeper dies
+/// (more exactly: the thread that started it).
+class ChildAgent final : public KeptAgent {
+ public:
+  static constexpr int kLine = 3;
+  /// `args`: without argv[0]; "--kept-by=3" and "--crashes=N" are added.
+  ChildAgent(std::string program, std::vector<std::string> args);
+  ~ChildAgent() override;
+
+  Result<void> start(std::uint64_t crashes) override;
+  bool send(const std::string& packet) override;
+  std::optional<std::string> receive() override;
+  std::optional<ProcessEnd> ended() override;
+  void signal(int number) override;
+  [[nodiscard]] std::vector<int> handles() const override;
+  [[nodiscard]] pid_t pid() const { return child_.pid; }
+
+ private:
+  std::string program_;
+  std::vector<std::string> args_;
+  Child child_;
+  Fd line_;
+  bool line_ended_ = false;
+};
+
+}  // namespace carve

@@ -1,0 +1,77 @@
+#include "cmd/keep_agent.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "adapter/kubelet/kubelet_server.h"
+#include "app/keeper/keeper.h"
+#include "base/fd.h"
+
+namespace carve::cmd {
+namespace {
+
+/// The door as the kubelet sees it, from the first agent that serves until the last one's end.
+struct Served {
+  std::unique_ptr<kubelet::KubeletServer> server;
+  std::jthread serving;
+
+  Result<void> open(const DoorOptions& options, SlotCalls& calls, Log& log) {
+    kubelet::KubeletServer::Doors doors;
+    doors.slots = &calls;
+    doors.slot_socket = slot_socket(options);
+    CARVE_TRY(server, kubelet::KubeletServer::open(doors, log));
+    serving = std::jthread([this](const std::stop_token& stop) { server->run(stop); });
+    return {};
+  }
+  void close() {
+    serving = std::jthread();  // its socket first: no new calls
+    server.reset();
+  }
+};
+
+/// True: there was something to read.
+bool drain(int fd) {
+  std::array<char, 8 * sizeof(signalfd_siginfo)> words = {};
+  return ::read(fd, words.data(), words.size()) > 0;
+}
+
+}  // namespace
+
+Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, int stop, const Clock& clock, Log& log) {
+  const Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return tl::unexpected(errno_error(errno, "eventfd"));
+  Served served;
+  keeper::KeptDoor door({clock,
+                         [&served] {
+                           if (served.server) served.server->changed();
+                         },
+                         [&wake] {
+                           const std::uint64_t one = 1;
+                           static_cast<void>(::write(wake.get(), &one, sizeof(one)));
+                         }});
+  keeper::Keeper keeping({agent, door, clock, log, [&] { return served.open(options, door, log); },
+                          [&served] { served.close(); },
+                          [&served] { return served.server && served.server->seen().slots_registered; }});
+  for (;;) {
+    const auto wait = keeping.step();
+    if (const auto code = keeping.over()) return *code;
+    std::vector<pollfd> items = {{stop, POLLIN, 0}, {wake.get(), POLLIN, 0}};
+    for (const int fd : agent.handles()) items.push_back({fd, POLLIN, 0});
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
+    ::poll(items.data(), items.size(), static_cast<int>(ms));
+    static_cast<void>(drain(wake.get()));
+    if (drain(stop)) keeping.stop();
+  }
+}
+
+}  // namespace carve::cmd

@@ -1,0 +1,68 @@
+#include "codec/keeper/words.h"
+
+#include <gtest/gtest.h>
+
+namespace carve::codec {
+namespace {
+
+TEST(KeeperWords, AreReadAsTheyWereWritten) {
+  const std::vector<KeeperWord> keeper = {AskAllocate{17, {"slot-0001", "slot-1023"}}, AskStart{1ULL << 63U, {"x"}},
+                                          AskAlive{3}, TellListening{true}, TellListening{false}, TellClosed{}};
+  for (const auto& word : keeper) {
+    const auto read = decode_keeper_word(encode(word));
+    ASSERT_TRUE(read) << encode(word) << ": " << read.error().what;
+    EXPECT_EQ(*read, word) << encode(word);
+  }
+  const std::vector<AgentWord> agent = {SayServing{},
+                                        SayList{true, {{"slot-0001", true}, {"slot-0002", false}}},
+                                        SayList{false, {}},
+                                        AnswerAllocated{17, "carve.elasticgpu.io/slice=a-1"},
+                                        AnswerStart{18},
+                                        AnswerRefused{19, Code::kAborted, "two\nlines: 1 of 2"},
+                                        AnswerRefused{20, Code::kUnavailable, ""},
+                                        AnswerAlive{3},
+                                        SayLeft{}};
+  for (const auto& word : agent) {
+    const auto read = decode_agent_word(encode(word));
+    ASSERT_TRUE(read) << encode(word) << ": " << read.error().what;
+    EXPECT_EQ(*read, word) << encode(word);
+  }
+}
+
+TEST(KeeperWords, AListOfAllSlotsFitsIntoAPacket) {
+  SayList list{true, {}};
+  for (int i = 0; i < 1024; ++i) list.slots.push_back({std::string(59, 'x') + std::to_string(1000 + i), true});
+  const auto packet = encode(AgentWord(list));
+  EXPECT_LT(packet.size(), 128U << 10U);  // a socket's buffer takes 208 KiB
+  EXPECT_EQ(decode_agent_word(packet).value(), AgentWord(list));
+}
+
+TEST(KeeperWords, NothingElseIsAWord) {
+  for (const char* packet :
+       {"", " ", "allocate", "allocate 1", "allocate 1\n", "allocate 1\nslot", "allocate 1\n\n", "allocate x\na\n",
+        "allocate 1 2\na\n", "allocate 1\na b\n", "allocate -1\na\n", "allocate 99999999999999999999\na\n",
+        "start\na\n", "alive? ", "alive?", "alive? 1\n", "listening 2", "listening", "closed 1", "closed\n",
+        "serving"}) {
+    const auto read = decode_keeper_word(packet);
+    EXPECT_FALSE(read) << packet;
+    if (!read) EXPECT_EQ(read.error().code, Code::kInvalidArgument);
+  }
+  for (const char* packet :
+       {"", "list", "list 1", "list 2\n", "list 1\nslot\n", "list 1\n+\n", "list 1\n+a", "list 1\n+a b\n",
+        "allocated 1",
+        "allocated 1\n", "allocated 1\na\nb", "started", "started 1 2", "refused 1\nx", "refused 1 0\nx",
+        "refused 1 17\nx", "refused 1 14", "alive", "left 1", "closed", "serving 1", "serving "}) {
+    EXPECT_FALSE(decode_agent_word(packet)) << packet;
+  }
+}
+
+TEST(KeeperWords, ASlotsNameIsWhatALineCanCarry) {
+  EXPECT_TRUE(is_slot_name("slot-0001"));
+  EXPECT_TRUE(is_slot_name(std::string(63, 'x')));
+  for (const auto& name : {std::string(), std::string(64, 'x'), std::string("a\nb"), std::string("a b"),
+                           std::string("\xc3\xa4"), std::string(1, '\0')})
+    EXPECT_FALSE(is_slot_name(name)) << name;
+}
+
+}  // namespace
+}  // namespace carve::codec

@@ -1,0 +1,254 @@
+// Slots behind a keeper: the kubelet talks to one process while agents come and go. The keeper's end of it is the real
+// one (src/cmd/keep_agent), before the scripted kubelet; the agents are the doors as the agent wires them.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <future>
+#include <random>
+
+#include "cmd/keep_agent.h"
+#include "tests/integration/kubelet/doors_fixture.h"
+#include "tests/integration/kubelet/thread_agent.h"
+
+namespace carve::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Healthy = std::map<std::string, bool>;
+using std::chrono::milliseconds;
+
+struct Kept : DoorsTest {
+  Kept() : DoorsTest(4), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Kept() override { end(); }
+
+  void start_keeper() {
+    keeper_ = std::async(std::launch::async, [this] {
+      const auto code = cmd::keep_agent(options(), agent, stop_.get(), clock, log);
+      return code ? *code : -1;
+    });
+  }
+  void start_kept() {
+    kubelet.start();
+    start_keeper();
+    kubelet.list_after_start();
+    ASSERT_TRUE(kubelet.wait_list(all_well));
+  }
+  void tell_to_end() const {
+    const std::uint64_t one = 1;
+    ASSERT_EQ(::write(stop_.get(), &one, sizeof(one)), 8);
+  }
+  /// The keeper's exit code.
+  int end() {
+    if (!keeper_.valid()) return code_;
+    tell_to_end();
+    agent.held = false;
+    return code_ = keeper_.get();
+  }
+  static bool all_well(const Healthy& list) {
+    return list.size() == 256 && std::all_of(list.begin(), list.end(), [](const auto& one) { return one.second; });
+  }
+  /// The kubelet takes all slots for healthy, all the time.
+  bool stays_well(milliseconds time) {
+    return !kubelet.wait_list([](const Healthy& list) { return !all_well(list); }, time);
+  }
+  std::future<void> admission(ScriptedKubelet::Pod* pod) {
+    return std::async(std::launch::async, [this, pod] { kubelet.admit(pod); });
+  }
+  std::future<grpc::Status> starting(const ScriptedKubelet::Container& container) {
+    return std::async(std::launch::async, [this, container] { return kubelet.pre_start(container); });
+  }
+  template <class T>
+  static bool waits(const std::future<T>& answer, milliseconds time = milliseconds(150)) {
+    return answer.wait_for(time) == std::future_status::timeout;
+  }
+  /// A kubelet's checkpoint has 256 slots: pods that are over give theirs back.
+  void over(const ScriptedKubelet::Pod& one) {
+    api_deletes(one);
+    kubelet.forget(one);
+  }
+
+  ThreadAgent agent{[this](int line, std::uint64_t crashes, const std::stop_token& stop) {
+    auto with = options();
+    with.kept_by = line;
+    with.crashes = crashes;
+    const auto done = cmd::run_doors(with, slices, kube, clock, log, stop);
+    if (!done) ADD_FAILURE() << done.error().what;
+  }};
+
+ private:
+  Fd stop_;
+  std::future<int> keeper_;
+  int code_ = -1;
+};
+
+TEST_F(Kept, ServesAsAnAgentWithoutAKeeperDoes) {
+  start_kept();
+  auto a = pod("a", "u-a", {"main", "side"});
+  api_has(a, record(a, {1, 2}));
+  kubelet.admit(&a);
+  for (const auto& container : a.containers) ASSERT_TRUE(kubelet.pre_start(container).ok());
+  EXPECT_EQ(behind(a.containers[0]), card(1));
+  EXPECT_EQ(behind(a.containers[1]), card(2));
+  slices.set_health(3, {false, "XID 79"});
+  EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) {
+    return std::count_if(list.begin(), list.end(), [](const auto& one) { return !one.second; }) == 64;
+  }));
+  slices.set_health(3, {});
+  EXPECT_TRUE(kubelet.wait_list(all_well));
+  const auto socket = kubelet.device_plugins() + "/carve-slots.sock";
+  EXPECT_EQ(fs::status(socket).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(end(), 0);
+  EXPECT_FALSE(fs::exists(socket));
+  EXPECT_EQ(agent.starts(), 1);
+}
+
+TEST_F(Kept, ACrashIsNotSeenByTheKubelet) {
+  start_kept();
+  agent.kill();
+  EXPECT_TRUE(stays_well(milliseconds(1500)));
+  EXPECT_EQ(agent.starts(), 2);
+}
+
+TEST_F(Kept, AnAgentThatHasNotAskedItsCardsYetTakesNoSlotsAway) {
+  start_kept();
+  slices.set_gpu(GpuState::kStarting);
+  for (std::size_t one = 0; one < 4; ++one) slices.set_health(one, {false, "not asked yet"});
+  agent.kill();  // its last look may tell of that, so it must be gone first
+  ASSERT_TRUE(eventually([&] { return agent.starts() == 2; }));
+  EXPECT_TRUE(stays_well(milliseconds(1000)));
+  slices.set_gpu(GpuState::kOk);
+  for (std::size_t one = 0; one < 4; ++one) slices.set_health(one, {});
+  EXPECT_TRUE(stays_well(milliseconds(1000)));
+  slices.set_health(0, {false, "XID 79"});
+  EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return !all_well(list); }));
+}
+
+TEST_F(Kept, AllocateWaitsForTheNextAgent) {
+  start_kept();
+  agent.held = true;
+  agent.kill();
+  auto a = pod("a", "u-a");
+  api_has(a, record(a, {2}));
+  auto admitted = admission(&a);
+  EXPECT_TRUE(waits(admitted));
+  agent.held = false;
+  ASSERT_NO_THROW(admitted.get());
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+  EXPECT_EQ(behind(a.containers[0]), card(2));
+}
+
+TEST_F(Kept, WhoWaitsForItsRecordWaitsOnAtTheNextAgent) {
+  start_kept();
+  auto a = pod("a", "u-a");
+  kubelet.admit(&a);
+  auto started = starting(a.containers[0]);
+  EXPECT_TRUE(waits(started));
+  agent.kill();
+  EXPECT_TRUE(waits(started));
+  api_has(a, record(a, {3}));
+  EXPECT_TRUE(started.get().ok());
+  EXPECT_EQ(behind(a.containers[0]), card(3));
+}
+
+TEST_F(Kept, OneContainersAnswerByEachOfTwoAgents) {
+  start_kept();
+  auto a = pod("a", "u-a", {"main", "side"});
+  api_has(a, record(a, {1, 2}));
+  kubelet.allocate(&a, a.containers.data());
+  agent.kill();
+  ASSERT_TRUE(eventually([&] { return agent.starts() == 2; }));
+  kubelet.allocate(&a, &a.containers[1]);
+  kubelet.remember(a);
+  for (const auto& container : a.containers) ASSERT_TRUE(kubelet.pre_start(container).ok());
+  EXPECT_EQ(behind(a.containers[0]), card(1));
+  EXPECT_EQ(behind(a.containers[1]), card(2));
+}
+
+TEST_F(Kept, AKubeletThatStartsWhileTheAgentIsAwayHasTheListAtOnce) {
+  start_kept();
+  agent.held = true;
+  agent.kill();
+  kubelet.stop();
+  kubelet.start();
+  EXPECT_LE(kubelet.list_after_start().count(), 200);
+  EXPECT_TRUE(kubelet.wait_list(all_well));
+}
+
+TEST_F(Kept, PatienceIsBounded) {
+  start_kept();
+  agent.held = true;
+  agent.kill();
+  auto a = pod("a", "u-a");
+  api_has(a, record(a, {2}));
+  auto admitted = admission(&a);
+  EXPECT_TRUE(waits(admitted));
+  clock.jump(keeper::KeptDoor::kAwayFor + std::chrono::seconds(1));
+  EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return !list.empty() && !list.begin()->second; }))
+      << "nobody is sent to a node whose agent stays away";
+  clock.jump(keeper::KeptDoor::kAllocateWithin);
+  EXPECT_THROW(admitted.get(), std::runtime_error);
+  agent.held = false;
+  EXPECT_TRUE(kubelet.wait_list(all_well)) << "and it heals";
+}
+
+TEST_F(Kept, ToldToEndBetweenTwoAgents) {
+  start_kept();
+  agent.held = true;
+  agent.kill();
+  auto a = pod("a", "u-a");
+  auto admitted = admission(&a);
+  EXPECT_TRUE(waits(admitted));
+  end();
+  EXPECT_THROW(admitted.get(), std::runtime_error);
+  EXPECT_FALSE(fs::exists(kubelet.device_plugins() + "/carve-slots.sock"));
+}
+
+TEST_F(Kept, WhatNeverServedEndsItsKeeper) {
+  kubelet.start();
+  agent.held = true;
+  start_keeper();
+  ASSERT_TRUE(eventually([&] { return agent.starts() == 1; }));
+  agent.kill();
+  EXPECT_EQ(end(), 128 + SIGKILL);
+  EXPECT_EQ(agent.starts(), 1);
+}
+
+TEST_F(Kept, TwentyFiveCrashesUnderPodsThatStart) {
+  start_kept();
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 dice(seed);
+  constexpr int kKills = 25;
+  std::atomic<int> kills = 0;
+  auto killer = std::async(std::launch::async, [&] {
+    while (kills < kKills) {
+      std::this_thread::sleep_for(milliseconds(dice() % 60));
+      const int before = agent.starts();
+      agent.kill();
+      ++kills;
+      if (!eventually([&] { return agent.starts() > before; })) return;
+    }
+  });
+  int pods = 0;
+  for (; killer.wait_for(milliseconds(0)) != std::future_status::ready; ++pods) {
+    auto one = pod(fmt::format("p{}", pods), fmt::format("u-{}", pods), {"main", "side"});
+    api_has(one, record(one, {pods % 4, (pods + 1) % 4}));
+    ASSERT_NO_THROW(kubelet.admit(&one)) << "pod " << pods << " after " << kills << " kills";
+    for (const auto& container : one.containers) {
+      const auto status = kubelet.pre_start(container);
+      ASSERT_TRUE(status.ok()) << status.error_message();
+    }
+    EXPECT_EQ(behind(one.containers[0]), card(pods % 4));
+    EXPECT_EQ(behind(one.containers[1]), card((pods + 1) % 4));
+    over(one);
+    EXPECT_TRUE(stays_well(milliseconds(1)));
+  }
+  killer.get();
+  EXPECT_EQ(kills, kKills);
+  std::printf("%d kills, %d pods of two containers\n", kills.load(), pods);
+  EXPECT_GT(pods, 10);
+  EXPECT_TRUE(eventually([&] { return slices.held().empty(); }));
+}
+
+}  // namespace
+}  // namespace carve::test
