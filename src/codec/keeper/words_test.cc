@@ -44,14 +44,13 @@ TEST(KeeperWords, NothingElseIsAWord) {
         "start\na\n", "alive? ", "alive?", "alive? 1\n", "listening 2", "listening", "closed 1", "closed\n",
         "serving"}) {
     const auto read = decode_keeper_word(packet);
-    EXPECT_FALSE(read) << packet;
-    if (!read) EXPECT_EQ(read.error().code, Code::kInvalidArgument);
+    ASSERT_FALSE(read) << packet;
+    EXPECT_EQ(read.error().code, Code::kInvalidArgument);
   }
   for (const char* packet :
        {"", "list", "list 1", "list 2\n", "list 1\nslot\n", "list 1\n+\n", "list 1\n+a", "list 1\n+a b\n",
-        "allocated 1",
-        "allocated 1\n", "allocated 1\na\nb", "started", "started 1 2", "refused 1\nx", "refused 1 0\nx",
-        "refused 1 17\nx", "refused 1 14", "alive", "left 1", "closed", "serving 1", "serving "}) {
+        "allocated 1", "allocated 1\n", "allocated 1\na\nb", "started", "started 1 2", "refused 1\nx",
+        "refused 1 0\nx", "refused 1 17\nx", "refused 1 14", "alive", "left 1", "closed", "serving 1", "serving "}) {
     EXPECT_FALSE(decode_agent_word(packet)) << packet;
   }
 }
