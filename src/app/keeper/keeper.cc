@@ -11,7 +11,7 @@
 namespace carve::keeper {
 namespace {
 
-constexpr Clock::Duration kIdle = std::chrono::seconds(5);
+constexpr Clock::Duration kIdle = std::chrono::seconds(1);
 constexpr int kFailed = 1;
 
 /// As a shell says it, and so a container's exit code.

@@ -55,6 +55,15 @@ def _objects(text):
         at += len(re.match(r"\s*", text[at:]).group())
 
 
+def kept_agent(keeper: int):
+    """The agent of a keeper; None while there is none, or where this process is the agent itself."""
+    with contextlib.suppress(OSError):      # it has ended meanwhile
+        for pid in Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split():
+            if b"--kept-by=" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return int(pid)
+    return None
+
+
 class Carve:
     """Arbiter and agent of one node."""
 
@@ -137,11 +146,7 @@ class Carve:
         started = self.node.pid("agent")
         if started is None or "slots" not in self.doors:
             return started
-        with contextlib.suppress(OSError):      # it has ended meanwhile
-            for pid in Path(f"/proc/{started}/task/{started}/children").read_text().split():
-                if b"--kept-by=" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    return int(pid)
-        return None
+        return kept_agent(started)
 
     def kill_agent(self) -> None:
         """SIGKILL for all of it, as when its container ends: the keeper, and the agent with it."""

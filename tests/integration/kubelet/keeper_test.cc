@@ -6,6 +6,7 @@
 #include <future>
 #include <random>
 
+#include "app/keeper/kept_door.h"
 #include "cmd/keep_agent.h"
 #include "tests/integration/kubelet/doors_fixture.h"
 #include "tests/integration/kubelet/thread_agent.h"
