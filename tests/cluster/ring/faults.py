@@ -10,7 +10,7 @@ from . import carve
 from .kube import wait_for
 from .testing import RingTest
 
-PARTS = ("leader", "agent", "keeper", "arbiter", "kubelet", "containerd", "apiserver")
+PARTS = ("leader", "agent", "arbiter", "kubelet", "containerd", "apiserver")
 
 
 def main_process(container_id: str) -> int:
@@ -83,11 +83,9 @@ class Faults:
                 holder = self.kube.get("Lease", "carve-control", carve.NAMESPACE)["spec"]["holderIdentity"]
                 wanted = [pod for pod in pods if pod["metadata"]["name"] == holder.partition("_")[0]]
             else:
-                wanted = [pod for pod in pods if pod["spec"].get("nodeName") == node.name and
-                          pod["metadata"]["name"].startswith("carve-arbiter-" if part == "arbiter" else "carve-agent-")]
+                wanted = [pod for pod in pods if pod["metadata"]["name"].startswith(f"carve-{part}-") and
+                          pod["spec"].get("nodeName") == node.name]
             pid = self._pod_process(wanted[0]) if wanted else None
-            if part == "agent" and pid is not None:
-                pid = carve.kept_agent(pid)     # without its keeper, which is the container's own process
         if pid is None:
             raise LookupError(f"{part} is not there")
         return pid
