@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""sim/export/fetch_headers asked by several at once, as the third-party tests do: each gets all headers, each package is
+"""sim/export/fetch_headers asked by several at once, as third-party tests do: each gets all headers, each package is
 fetched once. pip is played by a script, so no network is in it."""
 import concurrent.futures
+import functools
 import os
 import pathlib
 import subprocess
@@ -28,8 +29,8 @@ class FetchHeaders(unittest.TestCase):
             python.chmod(0o755)
             env = dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}")
             with concurrent.futures.ThreadPoolExecutor(4) as together:
-                asked = list(together.map(lambda _: subprocess.run([SCRIPT, cache], env=env, capture_output=True, text=True),
-                                          range(4)))
+                ask = functools.partial(subprocess.run, [SCRIPT, cache], env=env, capture_output=True, text=True)
+                asked = [one.result() for one in [together.submit(ask) for _ in range(4)]]
             self.assertEqual([(one.returncode, one.stdout.strip()) for one in asked], [(0, str(cache))] * 4,
                              [one.stderr for one in asked])
             fetched = log.read_text().split()
