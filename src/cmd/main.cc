@@ -1,7 +1,9 @@
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include "cmd/arbiter_main.h"
@@ -11,6 +13,19 @@
 // The one binary. Every flag there is stands in this file.
 namespace carve::cmd {
 namespace {
+
+template <class Number>
+bool whole_number(const std::string& text, Number* number) {
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, *number);
+  return read.ec == std::errc() && read.ptr == end && *number >= 0;
+}
+
+bool is_packet_socket(int fd) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+}
 
 struct Everything {
   UpOptions up;
@@ -137,9 +152,15 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
       ->type_name("[ADDRESS]:PORT");
   app->add_option("--instance", node->instance, "a word of this agent's own in its sockets' names: the pod's UID")
       ->type_name("WORD");
-  // By a keeper, for its child (keep_agent.h): in no help.
-  app->add_option("--kept-by", node->kept_by)->group("");
-  app->add_option("--crashes", node->crashes)->group("");
+  // By a keeper, for its child (keep_agent.h): in no help, so an error has to bring the name itself.
+  app->add_option_function<std::string>("--kept-by", [node](const std::string& text) {
+       if (!whole_number(text, &node->kept_by) || !is_packet_socket(node->kept_by))
+         throw CLI::ValidationError("--kept-by", '"' + text + "\" is no line to a keeper; only a keeper gives one");
+     })->group("");
+  app->add_option_function<std::string>("--crashes", [node](const std::string& text) {
+       if (!whole_number(text, &node->crashes))
+         throw CLI::ValidationError("--crashes", '"' + text + "\" is no count; only a keeper gives one");
+     })->group("");
 }
 
 void control_command(CLI::App& app, Everything& all) {
