@@ -1,5 +1,6 @@
 """What somebody left behind: in the API server, on Nodes, on the nodes' disks. Before and after are compared."""
 import os
+import time
 from pathlib import Path
 
 from . import cgroups
@@ -22,17 +23,25 @@ def collections(kube) -> list:
     return found
 
 
+def items_of(kube, path, seconds=30) -> list:
+    """What is listed there: nothing where that API went away while we looked. One that has just come is waited for."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return kube.request("GET", path)["items"]
+        except ApiError as error:
+            if error.status in (404, 405):
+                return []
+            if error.status != 429 or time.monotonic() > until:     # "storage is (re)initializing"
+                raise
+        time.sleep(0.2)
+
+
 def objects(kube) -> dict:
     """(resource, namespace, name) -> object, of the whole cluster but its events."""
     found = {}
     for path, resource in collections(kube):
-        try:
-            items = kube.request("GET", path)["items"]
-        except ApiError as error:
-            if error.status in (404, 405):      # an API that went away while we looked
-                continue
-            raise
-        for item in items:
+        for item in items_of(kube, path):
             meta = item["metadata"]
             found[(resource, meta.get("namespace", ""), meta["name"])] = item
     return found
