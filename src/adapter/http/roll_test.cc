@@ -82,7 +82,7 @@ class RollTest : public ::testing::Test {
     done = true;
     threads.clear();
     EXPECT_EQ(failed_, 0) << "of " << answered_ + failed_;
-    EXPECT_GT(answered_, 100 * kRolls);
+    EXPECT_GT(answered_, 10 * kRolls) << "too few to have met a server that ends";
     RecordProperty("answered", answered_.load());
   }
 
