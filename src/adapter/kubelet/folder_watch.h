@@ -24,6 +24,6 @@ class FolderWatch {
 };
 
 /// Removes the sockets in `folder` whose names begin and end so and that nobody listens on.
-void remove_dead_sockets(const std::string& folder, std::string_view begin, std::string_view end);
+void remove_dead_sockets(const std::string& folder, std::string_view begin, std::string_view end = "");
 
 }  // namespace carve::kubelet

@@ -280,9 +280,12 @@ Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, L
     CARVE_TRY_VOID(make_folders(doors.dra_sockets.registry, 0750));
     remove_dead_sockets(doors.dra_sockets.registry, doors.dra_sockets.driver + "-", "-reg.sock");
     remove_dead_sockets(doors.dra_sockets.plugins_folder, "dra-", ".sock");
+    remove_dead_sockets(doors.dra_sockets.registry, kHiddenSocket);
+    remove_dead_sockets(doors.dra_sockets.plugins_folder, kHiddenSocket);
   }
   if (doors.slots) {
     impl->slots = std::make_unique<SlotService>(*doors.slots, impl->local);
+    remove_dead_sockets(doors.slot_socket.folder, kHiddenSocket);
     builder.RegisterService(impl->slots.get());
   }
   impl->server = builder.BuildAndStart();

@@ -31,10 +31,11 @@ Result<sockaddr_un> address_of(const std::string& path) {
 Result<UnixListener> UnixListener::open(const std::string& path) {
   const auto slash = path.rfind('/');
   if (slash == std::string::npos) return fail(Code::kInvalidArgument, "socket " + path + ": not absolute");
-  // A leading dot: the kubelet's plugin watcher does not look at such names.
-  const std::string hidden =
-      path.substr(0, slash + 1) +
-      fmt::format(".c{:x}", std::chrono::steady_clock::now().time_since_epoch().count() ^ ::getpid());
+  // A leading dot: the kubelet's plugin watcher does not look at such names. Short: a socket's path may not be longer.
+  const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  const std::string hidden = path.substr(0, slash + 1) +
+                             fmt::format("{}{:08x}", kHiddenSocket, static_cast<std::uint32_t>(now ^ now >> 32U) ^
+                                                                        static_cast<std::uint32_t>(::getpid()));
   CARVE_TRY(const auto address, address_of(hidden));
   CARVE_TRY(const auto final_address, address_of(path));
   static_cast<void>(final_address);

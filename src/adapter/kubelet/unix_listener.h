@@ -4,11 +4,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/fd.h"
 #include "base/result.h"
 
 namespace carve::kubelet {
+
+/// How a socket's name begins until it answers. One that was killed meanwhile leaves it: see remove_dead_sockets.
+inline constexpr std::string_view kHiddenSocket = ".carve-";
 
 /// A socket file that answers from the moment it is seen: it is bound and listening under a hidden name, then
 /// renamed into place (a dial between bind and listen would be refused, and gRPC waits a second before the

@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 #include <grpcpp/impl/codegen/client_unary_call.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include <set>
 
+#include "base/fd.h"
 #include "tests/integration/kubelet/doors_fixture.h"
 
 namespace carve::test {
@@ -161,6 +164,33 @@ TEST_F(Dra, WipedSocketsComeBack) {
   fs::remove(driver.info.endpoint());
   EXPECT_EQ(kubelet.find_drivers(1).size(), 1U);
   EXPECT_TRUE(eventually([&] { return fs::exists(driver.info.endpoint()); }));
+}
+
+/// A socket file as a process leaves it that was killed after its bind; it answers while what is returned is held.
+Fd socket_file(const std::string& path, bool listens) {
+  Fd made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  EXPECT_EQ(::bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << path;
+  EXPECT_TRUE(!listens || ::listen(made.get(), 1) == 0) << path;
+  return made;
+}
+
+TEST_F(Dra, WhatAKilledAgentLeftBeforeItsSocketsHadTheirNamesIsRemoved) {
+  const std::string plugins = kubelet.folder() + "/plugins/gpu.elasticgpu.io";
+  const std::string registry = kubelet.folder() + "/plugins_registry";
+  std::vector<std::string> dead;
+  for (const auto& folder : {plugins, registry, kubelet.device_plugins()}) {
+    fs::create_directories(folder);
+    dead.push_back(folder + "/.carve-0badcafe");
+    socket_file(dead.back(), false);
+  }
+  const auto another = socket_file(registry + "/.carve-0badbeef", true);  // somebody's who is about to name it
+  start_agent();
+  ASSERT_EQ(kubelet.find_drivers(1).size(), 1U);
+  for (const auto& path : dead) EXPECT_FALSE(fs::exists(path)) << path;
+  EXPECT_TRUE(fs::exists(registry + "/.carve-0badbeef"));
 }
 
 TEST_F(Dra, TwoAgentsSideBySideWhileOneReplacesTheOther) {
