@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using Healthy = std::map<std::string, bool>;
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 struct Kept : DoorsTest {
   Kept() : DoorsTest(4), stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -42,7 +43,6 @@ struct Kept : DoorsTest {
   int end() {
     if (!keeper_.valid()) return code_;
     tell_to_end();
-    agent.held = false;
     return code_ = keeper_.get();
   }
   static bool all_well(const Healthy& list) {
@@ -183,7 +183,7 @@ TEST_F(Kept, PatienceIsBounded) {
   api_has(a, record(a, {2}));
   auto admitted = admission(&a);
   EXPECT_TRUE(waits(admitted));
-  clock.jump(keeper::KeptDoor::kAwayFor + std::chrono::seconds(1));
+  clock.jump(keeper::KeptDoor::kAwayFor + seconds(1));
   EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return !list.empty() && !list.begin()->second; }))
       << "nobody is sent to a node whose agent stays away";
   clock.jump(keeper::KeptDoor::kAllocateWithin);
@@ -199,8 +199,27 @@ TEST_F(Kept, ToldToEndBetweenTwoAgents) {
   auto a = pod("a", "u-a");
   auto admitted = admission(&a);
   EXPECT_TRUE(waits(admitted));
-  end();
+  EXPECT_EQ(end(), 0);
+  ASSERT_FALSE(waits(admitted, seconds(10))) << "nobody is left to answer";
   EXPECT_THROW(admitted.get(), std::runtime_error);
+  EXPECT_FALSE(fs::exists(kubelet.device_plugins() + "/carve-slots.sock"));
+}
+
+TEST_F(Kept, ToldToEndWhileTheNextAgentBegins) {
+  start_kept();
+  agent.held = true;
+  agent.kill();
+  auto a = pod("a", "u-a");
+  auto admitted = admission(&a);
+  EXPECT_TRUE(waits(admitted));
+  agent.held = false;
+  EXPECT_EQ(end(), 0);
+  ASSERT_FALSE(waits(admitted, seconds(10))) << "nobody is left to answer";
+  try {
+    admitted.get();  // it served before it was told
+    EXPECT_FALSE(a.containers[0].cdi.empty());
+  } catch (const std::runtime_error&) {  // it was told before it served
+  }
   EXPECT_FALSE(fs::exists(kubelet.device_plugins() + "/carve-slots.sock"));
 }
 
