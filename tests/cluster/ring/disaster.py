@@ -2,6 +2,7 @@
 import contextlib
 import os
 import signal
+import time
 import unittest
 import uuid
 from pathlib import Path
@@ -76,6 +77,26 @@ def stopped(pid: int):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def runtime_stopped_amid(node, begin, under_way, come_right, tries=5, seconds=15):
+    """containerd stands still while the kubelet is in the middle of what `begin()` gave it; yields `under_way(begun)`, which
+    is not empty.
+
+    That may be little: the kubelet's own loop waits for containerd as soon as it looks for pods to clean up, every two
+    seconds, and takes no further pod until then. When that comes first it takes none; then containerd goes on, what was
+    begun has to `come_right(begun)`, and more is begun."""
+    for _ in range(tries):
+        with stopped(node.pid("containerd")):
+            begun, until = begin(), time.monotonic() + seconds
+            while time.monotonic() < until:
+                if found := under_way(begun):
+                    yield found
+                    return
+                time.sleep(0.1)
+        come_right(begun)
+    raise AssertionError(f"the kubelet took nothing in {tries} tries while its runtime stood still")
 
 
 @contextlib.contextmanager

@@ -159,18 +159,24 @@ class Races(Claimed):
 
     def test_ra1_equal_pods_while_the_agent_is_killed_ra9(self):
         names = []
-        with disaster.stopped(self.ring.node(1).pid("containerd")):     # prepared, and no sandbox can be made
-            for _ in range(8):
-                names.append(self.create(self.claimed(self.name(), node="n1"))["metadata"]["name"])
-            # Not all: the kubelet's own loop waits for containerd as soon as it looks for pods to clean up, every two
-            # seconds, and takes no further pod until then.
-            wait_for("one is prepared at least", 60, lambda: self.carve.inspect()["slices"])
+
+        def begin():
+            names.extend(self.create(self.claimed(self.name(), node="n1"))["metadata"]["name"] for _ in range(8))
+            return names[-8:]
+
+        def come_right(pods):
+            for name in pods:
+                self.wait_ready(name, 120)
+                self.assert_right(name)
+
+        def prepared(_):
+            return self.carve.inspect()["slices"][len(names) - 8:]
+        with disaster.runtime_stopped_amid(self.ring.node(1), begin, prepared, come_right) as slices:
+            print(f"{len(slices)} of 8 prepared ", end="", flush=True)        # and no sandbox can be made
             self.carve.kill_agent()
             self.carve.start_agent(wait=False)
         self.carve.wait_agent()
-        for name in names:
-            self.wait_ready(name, 120)
-            self.assert_right(name)
+        come_right(names)
 
     def test_ra10_the_same_name_at_once(self):
         """Deleted and made again, so fast that the kubelet still ends the first: each time with a claim of its own."""

@@ -106,12 +106,20 @@ class Races(SlotTest):
         wait_for("healed", 15, lambda: not self.node_says("GPUStartsRefused")[0])
 
     def test_ra9_agent_killed_between_allocate_and_the_start(self):
-        made = [self.create(slot_pod(self.name())) for _ in range(4)]
+        made = []
         checkpoint = self.node.folder / "var-lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-        with disaster.stopped(self.node.pid("containerd")):  # admitted, and no sandbox can be made
-            self.bind_all(made, [{"main": [(i, 2, 10)]} for i in range(4)])
-            wait_for("the kubelet has allocated", 30, lambda: all(
-                one["metadata"]["uid"] in checkpoint.read_text() for one in made))
+
+        def begin():
+            more = [self.create(slot_pod(self.name())) for _ in range(4)]
+            self.bind_all(more, [{"main": [(i, 2, 10)]} for i in range(4)])
+            made.extend(more)
+            return more
+
+        def allocated(pods):
+            known = checkpoint.read_text()
+            return [one["metadata"]["name"] for one in pods if one["metadata"]["uid"] in known]
+        with disaster.runtime_stopped_amid(self.node, begin, allocated, self.all_right) as admitted:
+            print(f"{len(admitted)} of 4 allocated ", end="", flush=True)     # and no sandbox can be made
             self.carve.kill_agent()
             self.carve.start_agent()
         self.all_right(made)
