@@ -22,6 +22,11 @@ using testing::Optional;
 
 class Keeping : public testing::Test {
  protected:
+  /// The first agent is started and serves.
+  void begin() {
+    keeper.step();
+    serve();
+  }
   void serve() {
     agent.say(codec::SayServing{});
     agent.say(codec::SayList{true, {{"slot-0000", true}}});
@@ -79,8 +84,7 @@ TEST_F(Keeping, TheDoorOpensWhenTheFirstAgentServes) {
 
 TEST_F(Keeping, ItIsToldWhetherTheKubeletListens) {
   listening = false;
-  keeper.step();
-  serve();
+  begin();
   EXPECT_THAT(agent.asked<TellListening>(), ElementsAre(TellListening{false}));
   listening = true;
   pass(milliseconds(200));
@@ -88,8 +92,7 @@ TEST_F(Keeping, ItIsToldWhetherTheKubeletListens) {
 }
 
 TEST_F(Keeping, ACrashIsFollowedByAnotherAgentAtOnceAndTheDoorStaysOpen) {
-  keeper.step();
-  serve();
+  begin();
   const auto started = start("slot-0000");
   keeper.step();
   ASSERT_EQ(agent.asked<AskStart>().size(), 1U);
@@ -109,8 +112,7 @@ TEST_F(Keeping, ACrashIsFollowedByAnotherAgentAtOnceAndTheDoorStaysOpen) {
 }
 
 TEST_F(Keeping, WhatAnAgentSaidBeforeItDiedCounts) {
-  keeper.step();
-  serve();
+  begin();
   const auto started = start("slot-0000");
   keeper.step();
   agent.say(codec::AnswerStart{agent.asked<AskStart>()[0].number});
@@ -128,8 +130,7 @@ TEST_F(Keeping, AnAgentThatNeverServedIsNotFollowed) {
 }
 
 TEST_F(Keeping, ACrashLoopIsGivenUpWithItsExitCode) {
-  keeper.step();
-  serve();
+  begin();
   agent.end({0, SIGSEGV});
   while (!keeper.over()) {
     pass(milliseconds(100));
@@ -149,8 +150,7 @@ TEST_F(Keeping, NoProcessToBeHadIsACrash) {
 }
 
 TEST_F(Keeping, ToldToEndItTellsTheAgentAndEndsWithIt) {
-  keeper.step();
-  serve();
+  begin();
   keeper.stop();
   EXPECT_THAT(agent.signals, ElementsAre(SIGTERM));
   const auto started = start("slot-0000");
@@ -171,8 +171,7 @@ TEST_F(Keeping, ToldToEndItTellsTheAgentAndEndsWithIt) {
 }
 
 TEST_F(Keeping, AnAgentThatLeavesByItselfIsNotFollowed) {
-  keeper.step();
-  serve();
+  begin();
   agent.say(codec::SayLeft{});
   agent.end({0, 0});
   keeper.step();
@@ -181,8 +180,7 @@ TEST_F(Keeping, AnAgentThatLeavesByItselfIsNotFollowed) {
 }
 
 TEST_F(Keeping, ACrashWhileItLeavesIsItsEnd) {
-  keeper.step();
-  serve();
+  begin();
   keeper.stop();
   agent.end({0, SIGSEGV});
   keeper.step();
@@ -190,8 +188,7 @@ TEST_F(Keeping, ACrashWhileItLeavesIsItsEnd) {
 }
 
 TEST_F(Keeping, ToldToEndBetweenTwoAgents) {
-  keeper.step();
-  serve();
+  begin();
   for (int i = 0; i < 2; ++i) {
     agent.end({0, SIGSEGV});
     keeper.step();
@@ -204,8 +201,7 @@ TEST_F(Keeping, ToldToEndBetweenTwoAgents) {
 }
 
 TEST_F(Keeping, AnAgentThatHangsIsKilledAndFollowed) {
-  keeper.step();
-  serve();
+  begin();
   pass(minutes(5));
   EXPECT_THAT(agent.signals, IsEmpty());
   pass(Keeper::kAskAlive + Keeper::kDeaf + seconds(1), false);
@@ -215,8 +211,7 @@ TEST_F(Keeping, AnAgentThatHangsIsKilledAndFollowed) {
 
 TEST_F(Keeping, ADoorThatCannotBeOpenedIsAFailure) {
   can_open = false;
-  keeper.step();
-  serve();
+  begin();
   EXPECT_THAT(agent.signals, ElementsAre(SIGTERM));
   agent.end({0, 0});
   keeper.step();

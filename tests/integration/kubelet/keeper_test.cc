@@ -52,8 +52,13 @@ struct Kept : DoorsTest {
   bool stays_well(milliseconds time) {
     return !kubelet.wait_list([](const Healthy& list) { return !all_well(list); }, time);
   }
-  std::future<void> admission(ScriptedKubelet::Pod* pod) {
-    return std::async(std::launch::async, [this, pod] { kubelet.admit(pod); });
+  /// The agent has died and the next one is held, so this waits.
+  std::future<void> admission_between_agents(ScriptedKubelet::Pod* pod) {
+    agent.held = true;
+    agent.kill();
+    auto admitted = std::async(std::launch::async, [this, pod] { kubelet.admit(pod); });
+    EXPECT_TRUE(waits(admitted));
+    return admitted;
   }
   std::future<grpc::Status> starting(const ScriptedKubelet::Container& container) {
     return std::async(std::launch::async, [this, container] { return kubelet.pre_start(container); });
@@ -126,12 +131,9 @@ TEST_F(Kept, AnAgentThatHasNotAskedItsCardsYetTakesNoSlotsAway) {
 
 TEST_F(Kept, AllocateWaitsForTheNextAgent) {
   start_kept();
-  agent.held = true;
-  agent.kill();
   auto a = pod("a", "u-a");
   api_has(a, record(a, {2}));
-  auto admitted = admission(&a);
-  EXPECT_TRUE(waits(admitted));
+  auto admitted = admission_between_agents(&a);
   agent.held = false;
   ASSERT_NO_THROW(admitted.get());
   ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
@@ -177,12 +179,9 @@ TEST_F(Kept, AKubeletThatStartsWhileTheAgentIsAwayHasTheListAtOnce) {
 
 TEST_F(Kept, PatienceIsBounded) {
   start_kept();
-  agent.held = true;
-  agent.kill();
   auto a = pod("a", "u-a");
   api_has(a, record(a, {2}));
-  auto admitted = admission(&a);
-  EXPECT_TRUE(waits(admitted));
+  auto admitted = admission_between_agents(&a);
   clock.jump(keeper::KeptDoor::kAwayFor + seconds(1));
   EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return !list.empty() && !list.begin()->second; }))
       << "nobody is sent to a node whose agent stays away";
@@ -194,11 +193,8 @@ TEST_F(Kept, PatienceIsBounded) {
 
 TEST_F(Kept, ToldToEndBetweenTwoAgents) {
   start_kept();
-  agent.held = true;
-  agent.kill();
   auto a = pod("a", "u-a");
-  auto admitted = admission(&a);
-  EXPECT_TRUE(waits(admitted));
+  auto admitted = admission_between_agents(&a);
   EXPECT_EQ(end(), 0);
   ASSERT_FALSE(waits(admitted, seconds(10))) << "nobody is left to answer";
   EXPECT_THROW(admitted.get(), std::runtime_error);
@@ -207,11 +203,8 @@ TEST_F(Kept, ToldToEndBetweenTwoAgents) {
 
 TEST_F(Kept, ToldToEndWhileTheNextAgentBegins) {
   start_kept();
-  agent.held = true;
-  agent.kill();
   auto a = pod("a", "u-a");
-  auto admitted = admission(&a);
-  EXPECT_TRUE(waits(admitted));
+  auto admitted = admission_between_agents(&a);
   agent.held = false;
   EXPECT_EQ(end(), 0);
   ASSERT_FALSE(waits(admitted, seconds(10))) << "nobody is left to answer";
