@@ -8,6 +8,7 @@
 #include "adapter/process/text_file.h"
 #include "cmd/options.h"
 #include "codec/quantity.h"
+#include "core/policy/policy.h"
 
 namespace carve::cmd {
 

@@ -8,7 +8,7 @@
 
 #include "adapter/cdi/driver_files.h"
 #include "app/agent/access.h"
-#include "app/agent/agent.h"
+#include "app/agent/agent_config.h"
 #include "base/result.h"
 #include "codec/dialects/run_request.h"
 

@@ -122,16 +122,18 @@ Result<void> Agent::release(const Caller& caller, const std::string& slice, bool
   return {};
 }
 
+std::vector<std::string> Agent::ids_in_cgroups() const {
+  std::vector<std::string> ids;
+  const std::lock_guard lock(state_);
+  for (const auto& [id, slice] : slices_) {
+    if (!slice.keep) ids.push_back(id);
+  }
+  return ids;
+}
+
 void Agent::reap() {
   thaw();
-  std::vector<std::string> ids;
-  {
-    const std::lock_guard lock(state_);
-    for (const auto& [id, slice] : slices_) {
-      if (!slice.keep) ids.push_back(id);
-    }
-  }
-  for (const auto& id : ids) {
+  for (const auto& id : ids_in_cgroups()) {
     if (world_.cgroups == nullptr) break;
     const auto populated = world_.cgroups->populated(id);
     if (populated && *populated) continue;

@@ -10,7 +10,6 @@ namespace carve {
 namespace {
 
 using fakes::ask;
-using fakes::Killed;
 using fakes::Machine;
 using fakes::root;
 
@@ -192,29 +191,12 @@ void live(Machine& machine, Agent& agent) {
 }
 
 TEST(Agent, KilledAtAnyStepItsLedgerIsWhatRuns) {
-  int steps = 0;
-  {
-    Machine machine;
-    auto agent = machine.start();
-    live(machine, *agent);
-    steps = machine.fate.step;
-  }
-  ASSERT_GT(steps, 8);
-  for (int die_at = 1; die_at <= steps; ++die_at) {
-    Machine machine;
-    auto agent = machine.start();
-    machine.fate.die_at = die_at;
-    EXPECT_THROW(live(machine, *agent), Killed) << die_at;
-    machine.fate.die_at = 0;
-    fakes::leave_dead(std::move(agent));
-    auto next = machine.start();
-    ASSERT_TRUE(next) << die_at;
-    next->watch();
-    EXPECT_EQ(ids_in(*next), machine.running()) << "killed at step " << die_at;
+  fakes::killed_at_any_step(live, [](Machine& machine, Agent& next) {
+    EXPECT_EQ(ids_in(next), machine.running());
     std::set<std::string> pages;
     for (const auto& [id, order] : machine.pages.orders) pages.insert(id);
-    EXPECT_EQ(pages, machine.running()) << "killed at step " << die_at;
-    const AgentView view = view_of(*next);
+    EXPECT_EQ(pages, machine.running());
+    const AgentView view = view_of(next);
     Bytes held;
     for (const auto& card : view.cards) held += card.set_aside;
     Bytes granted;
@@ -222,8 +204,7 @@ TEST(Agent, KilledAtAnyStepItsLedgerIsWhatRuns) {
       for (const auto& card : slice.cards) granted += card.limit;
     }
     EXPECT_EQ(held, granted);
-  }
-  std::printf("killed at each of %d steps\n", steps);
+  });
 }
 
 TEST(Agent, WithoutADriverSlicesStayAndHeal) {

@@ -6,7 +6,6 @@
 namespace carve {
 namespace {
 
-using fakes::Killed;
 using fakes::Machine;
 
 const Owner kClaim{OwnerKind::kClaim, "c1a1-0001"};
@@ -294,38 +293,21 @@ void live(Agent& agent) {
 }
 
 TEST(Prepare, KilledAtAnyStepTheKubeletsNextCallsBringItToOneStory) {
-  int steps = 0;
-  {
-    Machine machine;
-    auto agent = machine.start();
-    live(*agent);
-    steps = machine.fate.step;
-  }
-  ASSERT_GT(steps, 8);
-  for (int die_at = 1; die_at <= steps; ++die_at) {
-    Machine machine;
-    auto agent = machine.start();
-    machine.fate.die_at = die_at;
-    EXPECT_THROW(live(*agent), Killed) << die_at;
-    machine.fate.die_at = 0;
-    fakes::leave_dead(std::move(agent));
-    auto next = machine.start();
-    ASSERT_TRUE(next) << die_at;
-    next->watch();
+  const auto live_again = [](Machine&, Agent& agent) { live(agent); };
+  fakes::killed_at_any_step(live_again, [](Machine& machine, Agent& next) {
     // Whatever stood half-done: ledger, journal, pages and devices tell the same.
-    EXPECT_EQ(next->held().size(), slices_of(machine.journal.state()).size()) << die_at;
-    EXPECT_EQ(machine.pages.orders.size(), next->held().size()) << die_at;
-    EXPECT_EQ(machine.devices.published.size(), next->held().size()) << die_at;
-    live(*next);  // as the kubelet does: the same calls again
-    ASSERT_EQ(next->held().size(), 1U) << die_at;
-    EXPECT_EQ(next->held()[0].owner.uid, "pod-1");
+    EXPECT_EQ(next.held().size(), slices_of(machine.journal.state()).size());
+    EXPECT_EQ(machine.pages.orders.size(), next.held().size());
+    EXPECT_EQ(machine.devices.published.size(), next.held().size());
+    live(next);  // as the kubelet does: the same calls again
+    ASSERT_EQ(next.held().size(), 1U);
+    EXPECT_EQ(next.held()[0].owner.uid, "pod-1");
     EXPECT_EQ(machine.journal.state().records.size(), 1U);
     EXPECT_EQ(machine.journal.state().notes.size(), 1U);
     EXPECT_EQ(machine.pages.orders.size(), 1U);
     EXPECT_EQ(machine.devices.published.size(), 1U);
-    EXPECT_EQ(set_aside(*next, 0), Bytes::gib(2));
-  }
-  std::printf("killed at each of %d steps\n", steps);
+    EXPECT_EQ(set_aside(next, 0), Bytes::gib(2));
+  });
 }
 
 }  // namespace

@@ -138,18 +138,9 @@ void Agent::watch() {
   // After the driver's list: whoever is on a card said hello before, so he is in the pages' list.
   look_at_pages();
   std::map<std::string, std::vector<std::int32_t>> members;
-  {
-    std::vector<std::string> ids;
-    {
-      const std::lock_guard lock(state_);
-      for (const auto& [id, slice] : slices_) {
-        if (!slice.keep) ids.push_back(id);
-      }
-    }
-    for (const auto& id : ids) {
-      if (world_.cgroups == nullptr) break;
-      if (auto pids = world_.cgroups->pids(id)) members[id] = std::move(*pids);
-    }
+  for (const auto& id : ids_in_cgroups()) {
+    if (world_.cgroups == nullptr) break;
+    if (auto pids = world_.cgroups->pids(id)) members[id] = std::move(*pids);
   }
   const auto sightings = usage ? sightings_of(*usage) : std::vector<Sighting>();
   std::vector<WatchedSlice> watched;

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -51,6 +55,36 @@ struct Machine {
 inline void leave_dead(std::unique_ptr<Agent> agent) {
   static auto& dead = *new std::vector<Agent*>;  // itself never destroyed: the checker looks after the statics' end
   dead.push_back(agent.release());
+}
+
+/// A history, on a machine of its own each time, with its agent killed at each step that changes the world; then what
+/// the next agent makes of it, after its first look.
+///   live   the history; returns at the step that the fate chose by its exception
+///   check  what must be true, whichever step it was
+inline void killed_at_any_step(const std::function<void(Machine&, Agent&)>& live,
+                               const std::function<void(Machine&, Agent&)>& check) {
+  int steps = 0;
+  {
+    Machine machine;
+    auto agent = machine.start();
+    live(machine, *agent);
+    steps = machine.fate.step;
+  }
+  ASSERT_GT(steps, 8);
+  for (int die_at = 1; die_at <= steps; ++die_at) {
+    SCOPED_TRACE(::testing::Message() << "killed at step " << die_at);
+    Machine machine;
+    auto agent = machine.start();
+    machine.fate.die_at = die_at;
+    EXPECT_THROW(live(machine, *agent), Killed);
+    machine.fate.die_at = 0;
+    leave_dead(std::move(agent));
+    auto next = machine.start();
+    ASSERT_TRUE(next);
+    next->watch();
+    check(machine, *next);
+  }
+  std::printf("killed at each of %d steps\n", steps);
 }
 
 inline AllocateRequest ask(std::uint64_t gib, std::uint32_t compute, std::uint32_t count = 1) {

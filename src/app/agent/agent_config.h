@@ -1,0 +1,38 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/agent/access.h"
+#include "app/agent/watchdog.h"
+#include "base/clock.h"
+#include "core/health/xid_policy.h"
+
+namespace carve {
+
+enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport };
+
+struct AgentConfig {
+  std::string runtime_folder;
+  std::string slices_folder;  // where the arbiter makes <id>/s
+  std::string whole_folder;   // where whole cards have their marks: <id>, empty
+  std::string masking_socket;
+  std::string library_folder;
+  std::string library_error;  // not empty: no fractions can be given, and why
+  std::vector<std::string> driver_mounts;
+  std::vector<AccessRule> access;
+  BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
+  BreachAction on_compute = BreachAction::kThrottle;
+  Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
+  Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its word on who is registered counts
+  WatchBounds bounds;
+  bool gives_cards = true;  // false: only the doors of Kubernetes do, allocate() refuses
+  Clock::Duration last_process = std::chrono::seconds(1);  // how long unprepare() waits for it
+  XidPolicy xid_policy = built_in_xid_policy();
+  std::string boot_id, version;  // the kernel's: a reboot resets cards; Carve's
+  std::uint32_t page_abi = 0;
+};
+
+}  // namespace carve
