@@ -7,9 +7,8 @@
 #include <thread>
 
 #include "app/doors/testing/fake_node_slices.h"
-#include "app/node/node_report.h"
+#include "app/node/testing/reported_node.h"
 #include "codec/node/plugin_conflict.h"
-#include "port/testing/fake_kube_api.h"
 
 // Every condition of a Node, from where its trouble shows to what the API server has: it turns on, with cause and fix,
 // and it heals.
@@ -19,7 +18,6 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-constexpr const char* kPath = "/api/v1/nodes/n1";
 constexpr const char* kClass = "/apis/resource.k8s.io/v1/deviceclasses/c";
 
 /// Slices with troubles that a test sets.
@@ -35,38 +33,21 @@ class TroubledSlices final : public NodeSlices {
   NodeTroubles now;
 };
 
-class SetRuntime final : public ContainerRuntime {
- public:
-  Result<RuntimeFacts> ask() override { return facts; }
-  RuntimeFacts facts{"containerd", "2.3.7", true, {"/var/run/cdi"}};
-};
-
-struct World {
-  carve::testing::FakeKubeApi kube;
-  ManualClock clock;
-  Log log{[](std::string_view) {}};
+struct World : ReportedNode {
   TroubledSlices slices;
-  doors::NodePods pods{"n1", kube};
-  doors::Notices notices{kube, "n1", clock, log};
-  SetRuntime runtime;
   std::string not_published;
   std::map<std::string, std::size_t> plugins;
-  NodeReport report{"n1", {.slices = slices,
-                           .api = kube,
-                           .pods = pods,
-                           .notices = notices,
-                           .runtime = runtime,
-                           .clock = clock,
-                           .log = log,
-                           .cdi_dir = "/var/run/cdi",
-                           .totals = {"elasticgpu.io/gpu-core"},
-                           .not_published = [this] { return not_published; },
-                           .plugins = [this] { return plugins; }}};
+  NodeReport report{"n1", [this] {
+                      auto one = world(slices);
+                      one.totals = {"elasticgpu.io/gpu-core"};
+                      one.not_published = [this] { return not_published; };
+                      one.plugins = [this] { return plugins; };
+                      return one;
+                    }()};
   std::jthread node_watch;
   std::jthread gpu_watch;
 
   World() {
-    kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u"},"status":{"conditions":[]}})");
     node_watch = std::jthread([this](const std::stop_token& stop) { report.run_node_watch(stop); });
     gpu_watch = std::jthread([this](const std::stop_token& stop) { report.run_gpu_watch(stop); });
     EXPECT_TRUE(kube.wait_watches(2, 5s));
@@ -78,9 +59,6 @@ struct World {
       report.step();
       EXPECT_TRUE(kube.wait_watches(2, 5s));
     }
-  }
-  std::map<std::string, codec::NodeCondition> said() {
-    return codec::parse_node_object(*kube.object(kPath))->conditions;
   }
   void pod(const std::string& waiting) {
     pods.change({KubeChange::Kind::kPut,

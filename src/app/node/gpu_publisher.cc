@@ -26,9 +26,10 @@ std::vector<Slice> slices_of(const codec::GpuObject& gpu) {
 }
 
 bool any_has_gone(const std::vector<Slice>& shown, const codec::GpuObject& gpu) {
-  const auto now = slices_of(gpu);
-  return std::any_of(shown.begin(), shown.end(),
-                     [&](const Slice& slice) { return std::find(now.begin(), now.end(), slice) == now.end(); });
+  return std::any_of(shown.begin(), shown.end(), [&](const Slice& slice) {
+    return std::none_of(gpu.holders.begin(), gpu.holders.end(),
+                        [&](const auto& holder) { return holder.slice == slice; });
+  });
 }
 
 }  // namespace

@@ -4,8 +4,7 @@
 #include <thread>
 
 #include "app/doors/testing/fake_node_slices.h"
-#include "app/node/node_report.h"
-#include "port/testing/fake_kube_api.h"
+#include "app/node/testing/reported_node.h"
 
 // What the Node says of its agent: that it is about to end, and that the next one serves.
 namespace carve::node {
@@ -13,16 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kPath = "/api/v1/nodes/n1";
-
-class NoRuntime final : public ContainerRuntime {
- public:
-  Result<RuntimeFacts> ask() override { return fail(Code::kNotFound, "none"); }
-};
-
-class Presence : public ::testing::Test {
+class Presence : public ::testing::Test, protected ReportedNode {
  protected:
-  Presence() { kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u"},"status":{"conditions":[]}})"); }
   ~Presence() override { watch.request_stop(); }
   void hear() {
     if (!watch.joinable())
@@ -35,36 +26,23 @@ class Presence : public ::testing::Test {
     EXPECT_TRUE(!watch.joinable() || kube.wait_watches(1, 5s));
   }
   /// "True", "False", or empty: it says nothing.
-  std::string said() {
-    const auto node = codec::parse_node_object(*kube.object(kPath));
-    const auto found = node->conditions.find(std::string(codec::kAgentLeaving));
-    return found == node->conditions.end() ? "" : found->second.on ? "True" : "False";
+  std::string said() const {
+    const auto all = ReportedNode::said();
+    const auto found = all.find(std::string(codec::kAgentLeaving));
+    return found == all.end() ? "" : found->second.on ? "True" : "False";
   }
   void an_earlier_agent_left() {
     kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u"},"status":{"conditions":[)"
                     R"({"type":"GPUAgentLeaving","status":"True","reason":"AgentToldToEnd"}]}})");
   }
 
-  carve::testing::FakeKubeApi kube;
-  ManualClock clock;
-  Log log{[](std::string_view) {}};
   doors::FakeNodeSlices slices{doors::some_cards(1)};
-  doors::NodePods pods{"n1", kube};
-  doors::Notices notices{kube, "n1", clock, log};
-  NoRuntime runtime;
   bool serves = true;
-  NodeReport report{"n1", {.slices = slices,
-                           .api = kube,
-                           .pods = pods,
-                           .notices = notices,
-                           .runtime = runtime,
-                           .clock = clock,
-                           .log = log,
-                           .cdi_dir = "/var/run/cdi",
-                           .totals = {},
-                           .not_published = {},
-                           .plugins = {},
-                           .serves = [this] { return serves; }}};
+  NodeReport report{"n1", [this] {
+                      auto one = world(slices);
+                      one.serves = [this] { return serves; };
+                      return one;
+                    }()};
   std::jthread watch;
 };
 
@@ -161,18 +139,9 @@ TEST_F(Presence, OneThatStumblesIsNone) {
 }
 
 TEST_F(Presence, AnAgentThatFollowsOneThatCrashedSaysSoOnce) {
-  NodeReport next{"n1", {.slices = slices,
-                         .api = kube,
-                         .pods = pods,
-                         .notices = notices,
-                         .runtime = runtime,
-                         .clock = clock,
-                         .log = log,
-                         .cdi_dir = "/var/run/cdi",
-                         .totals = {},
-                         .not_published = {},
-                         .plugins = {},
-                         .crashes = 3}};
+  auto following = world(slices);
+  following.crashes = 3;
+  NodeReport next{"n1", std::move(following)};
   next.step();
   notices.flush();
   EXPECT_EQ(events_of(kube).size(), 0U) << "the Node is not known yet";

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "app/node/node_report.h"
+#include "port/testing/fake_kube_api.h"
+
+namespace carve::node {
+
+/// A runtime that answers as the test says.
+class SetRuntime final : public ContainerRuntime {
+ public:
+  Result<RuntimeFacts> ask() override { return facts; }
+  RuntimeFacts facts{"containerd", "2.3.7", true, {"/var/run/cdi"}};
+};
+
+/// The node n1 with all that a NodeReport needs, and an API server that has its Node object.
+struct ReportedNode {
+  static constexpr const char* kPath = "/api/v1/nodes/n1";
+
+  ReportedNode() { kube.put(kPath, R"({"metadata":{"name":"n1","uid":"u"},"status":{"conditions":[]}})"); }
+  /// What is not said otherwise; the caller fills in what its test is about.
+  [[nodiscard]] NodeReport::World world(NodeSlices& slices) {
+    return {.slices = slices,
+            .api = kube,
+            .pods = pods,
+            .notices = notices,
+            .runtime = runtime,
+            .clock = clock,
+            .log = log,
+            .cdi_dir = "/var/run/cdi",
+            .totals = {},
+            .not_published = {},
+            .plugins = {}};
+  }
+  [[nodiscard]] std::map<std::string, codec::NodeCondition> said() const {
+    return codec::parse_node_object(*kube.object(kPath))->conditions;
+  }
+
+  carve::testing::FakeKubeApi kube;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  doors::NodePods pods{"n1", kube};
+  doors::Notices notices{kube, "n1", clock, log};
+  SetRuntime runtime;
+};
+
+}  // namespace carve::node
