@@ -2,10 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "app/doors/cure.h"
-#include "app/doors/slot_door.h"
-#include "app/doors/testing/fake_node_slices.h"
-#include "app/doors/testing/remembering_kubelet.h"
-#include "app/doors/testing/small_kube.h"
+#include "app/doors/testing/slot_node.h"
 
 // What is said of a start that is refused: on the pod, and on the Node until it starts or is over.
 namespace carve::doors {
@@ -18,28 +15,12 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class Refusals : public ::testing::Test {
+class Refusals : public SlotNode {
  protected:
-  ManualClock clock;
-  Log log{[](std::string_view) {}};
-  SmallKube kube;
-  FakeNodeSlices slices{some_cards(1)};
-  RememberingKubelet kubelet;
-  NodePods pods{"n1", kube};
-  Notices notices{kube, "n1", clock, log};
-  SlotDoor door{{slices, kubelet, pods, notices, clock, log, {}}};
-
-  void hear(const std::string& name, const std::string& phase) {
-    pods.change({KubeChange::Kind::kPut, R"({"metadata":{"namespace":"s","name":")" + name + R"(","uid":")" + name +
-                                             R"("},"spec":{"nodeName":"n1","containers":[{"name":"main"}]},)" +
-                                             R"("status":{"phase":")" + phase + "\"}}"});
-  }
   /// A pod whose container waits for its slices, which nobody decided about.
   void start(const std::string& name, const std::string& slot) {
     hear(name, "Pending");
-    const auto device = door.allocate({slot});
-    ASSERT_TRUE(device) << device.error().what;
-    kubelet.entries.push_back({name, "main", {slot}, {*device}});
+    allocate(name, slot);
     door.before_start({slot}, [this](const Result<void>& said) { answer = said; });
     door.step();
   }
@@ -84,14 +65,8 @@ TEST_F(Refusals, HealWhenTheSameContainerStartsAfterAll) {
   start("a", "slot-0001");
   outwait();
   EXPECT_NE(notices.refusals(), "");
-  Slice slice;
-  slice.owner = {OwnerKind::kPod, "a"};
-  slice.part = "main";
-  slice.card = slices.cards().cards.front().id;
-  slice.memory = Bytes::gib(1);
-  slice.compute = CoreShare(5);
   const auto device = kubelet.entries.front().cdi.front();
-  ASSERT_TRUE(slices.prepare({{slice}, device, "s/a/main", {"a"}}));  // decided meanwhile
+  ASSERT_TRUE(slices.prepare({slices_of_pod("a"), device, "s/a/main", {"a"}}));  // decided meanwhile
   door.before_start({"slot-0001"}, [this](const Result<void>& said) { answer = said; });
   door.step();
   ASSERT_TRUE(answer && *answer);

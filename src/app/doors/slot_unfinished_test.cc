@@ -1,10 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/doors/slot_door.h"
-#include "app/doors/testing/fake_node_slices.h"
-#include "app/doors/testing/remembering_kubelet.h"
-#include "app/doors/testing/small_kube.h"
+#include "app/doors/testing/slot_node.h"
 #include "codec/record.h"
 
 // What the end of the agent would break off.
@@ -16,49 +13,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::string quoted(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '"' ? std::string("\\\"") : std::string(1, c);
-  return "\"" + out + "\"";
-}
-
-class SlotUnfinished : public ::testing::Test {
+class SlotUnfinished : public SlotNode {
  protected:
-  std::vector<Slice> slices_of_pod(const std::string& uid) {
-    Slice one;
-    one.owner = {OwnerKind::kPod, uid};
-    one.part = "main";
-    one.card = slices.cards().cards.front().id;
-    one.memory = Bytes::gib(1);
-    one.compute = CoreShare(5);
-    return {one};
-  }
-  /// The API server tells of a pod that is bound here.
   void hear(const std::string& uid, bool decided, const std::string& phase = "Pending") {
-    const auto record = decided ? quoted(*codec::encode_record(*record_of(1, slices_of_pod(uid)))) : "\"\"";
-    pods.change({KubeChange::Kind::kPut, R"({"metadata":{"namespace":"s","name":")" + uid + R"(","uid":")" + uid +
-                                             R"(","annotations":{")" + std::string(codec::kRecordAnnotation) + "\":" +
-                                             record + R"(}},"spec":{"nodeName":"n1","containers":[{"name":"main"}]},)" +
-                                             R"("status":{"phase":")" + phase + "\"}}"});
-  }
-  /// The kubelet admits it.
-  void allocate(const std::string& uid, const std::string& slot) {
-    const auto device = door.allocate({slot});
-    ASSERT_TRUE(device) << device.error().what;
-    kubelet.entries.push_back({uid, "main", {slot}, {*device}});
+    SlotNode::hear(uid, phase,
+                   record_annotation(decided ? *codec::encode_record(*record_of(1, slices_of_pod(uid))) : ""));
   }
   void start(const std::string& slot) {
     door.before_start({slot}, [](const Result<void>&) {});
   }
-
-  ManualClock clock;
-  Log log{[](std::string_view) {}};
-  SmallKube kube;
-  FakeNodeSlices slices{some_cards(1)};
-  RememberingKubelet kubelet;
-  NodePods pods{"n1", kube};
-  Notices notices{kube, "n1", clock, log};
-  SlotDoor door{{slices, kubelet, pods, notices, clock, log, {}}};
 };
 
 TEST_F(SlotUnfinished, APodIsFollowedFromItsBindingToItsStart) {
