@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <future>
 #include <set>
 
 #include "base/fd.h"
@@ -13,6 +14,7 @@ namespace carve::test {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -239,6 +241,32 @@ TEST_F(Dra, ResourceSlicesAreWrittenOnceTheKubeletKnowsTheDriver) {
              write.second.find("\"count\"") == std::string::npos;
     });
   }));
+}
+
+/// The scheduler and control do not know of each other at once; the node decides: src/app/doors/README.md.
+TEST_F(Dra, OfTwoPromisesOfOneRoomTheSecondWaitsForTheFirst) {
+  start_all();
+  const auto driver = kubelet.find_drivers(1).at(0);
+  api_has_claim("u-1", 2, "50Gi");
+  const auto first = ScriptedKubelet::prepare(driver, "ml", "c", "u-1");
+  ASSERT_EQ(first.error(), "");
+  auto a = pod("a", "u-a");
+  api_has(a, record(a, {2}, Bytes::gib(50)));
+  kubelet.admit(&a);
+  auto starting = std::async(std::launch::async, [&] { return kubelet.pre_start(a.containers[0]); });
+  ASSERT_TRUE(in_the_long_run([&] { return starting.wait_for(0ms) == std::future_status::ready; }));
+  EXPECT_THAT(starting.get().error_message(), HasSubstr("the card is full"));
+  EXPECT_TRUE(slices.behind(a.containers[0].cdi).empty());
+  ASSERT_EQ(ScriptedKubelet::unprepare(driver, "u-1"), "");
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok()) << "the kubelet asks again, and there is room";
+  EXPECT_EQ(behind(a.containers[0]), card(2));
+  // And the other way round.
+  api_has_claim("u-2", 2, "50Gi", "d");
+  const auto second = ScriptedKubelet::prepare(driver, "ml", "d", "u-2");
+  EXPECT_THAT(second.error(), HasSubstr("the card is full"));
+  EXPECT_EQ(second.devices_size(), 0);
+  api_deletes(a);
+  EXPECT_TRUE(eventually([&] { return ScriptedKubelet::prepare(driver, "ml", "d", "u-2").error().empty(); }));
 }
 
 }  // namespace
