@@ -3,6 +3,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 namespace carve::codec {
 namespace {
@@ -20,6 +23,31 @@ unsigned plain_bytes(std::uint64_t eight) {
 }
 
 bool plain(unsigned char c) { return c >= 0x20 && c < 0x80 && c != '"' && c != '\\'; }
+
+/// How many bytes from `at` on stand before the first that ends a string's plain run; all of them where none does.
+std::size_t plain_run(std::string_view text, std::size_t at) {
+  const std::size_t begin = at;
+#ifdef __SSE2__
+  const __m128i quote = _mm_set1_epi8('"');
+  const __m128i slash = _mm_set1_epi8('\\');
+  const __m128i blank = _mm_set1_epi8(' ');
+  for (; at + 16 <= text.size(); at += 16) {
+    const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(text.data() + at));
+    // As signed bytes what is no ASCII is below a blank, too.
+    const __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(some, quote), _mm_cmpeq_epi8(some, slash));
+    const __m128i odd = _mm_or_si128(marks, _mm_cmplt_epi8(some, blank));
+    const auto which = static_cast<unsigned>(_mm_movemask_epi8(odd));
+    if (which != 0) return at - begin + static_cast<unsigned>(std::countr_zero(which));
+  }
+#endif
+  for (; std::endian::native == std::endian::little && at + 8 <= text.size(); at += 8) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, text.data() + at, 8);
+    if (const unsigned more = plain_bytes(eight); more < 8) return at - begin + more;
+  }
+  while (at < text.size() && plain(static_cast<unsigned char>(text[at]))) ++at;
+  return at - begin;
+}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -59,14 +87,7 @@ bool JsonWalk::escape() {
 bool JsonWalk::string(bool* escapes) {
   if (!symbol('"')) return false;
   while (true) {
-    while (std::endian::native == std::endian::little && at_ + 8 <= text_.size()) {
-      std::uint64_t eight = 0;
-      std::memcpy(&eight, text_.data() + at_, 8);
-      const unsigned more = plain_bytes(eight);
-      at_ += more;
-      if (more < 8) break;
-    }
-    while (at_ < text_.size() && plain(static_cast<unsigned char>(text_[at_]))) ++at_;
+    at_ += plain_run(text_, at_);
     if (at_ == text_.size()) return fail();
     if (text_[at_] == '"') return ++at_, true;
     if (text_[at_] != '\\' || !escape()) return fail();

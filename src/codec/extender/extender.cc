@@ -86,8 +86,9 @@ std::optional<CallTexts> walk_call(std::string_view text) {
     if (std::exchange(call.names_there, true)) return false;
     return walk.array([&] {
       const auto one = walk.plain_text();
-      if (one) call.names.push_back(*one);
-      return one.has_value();
+      if (!one || one->empty()) return false;
+      call.names.push_back(*one);
+      return true;
     });
   });
   return whole && walk.over() && call.names_there && !call.pod.empty() ? std::optional(std::move(call)) : std::nullopt;
@@ -158,9 +159,9 @@ Result<ExtenderArgs> parse_extender_args(std::string_view text) {
     CARVE_TRY(args.pod, take_pod(*pod, &args.priority));
     if (!take_nodes(value, &args))
       return fail(Code::kInvalidArgument, "extender call: neither NodeNames nor Nodes");
+    if (std::find(args.names.begin(), args.names.end(), "") != args.names.end())
+      return fail(Code::kInvalidArgument, "extender call: a node without a name");
   }
-  if (std::find(args.names.begin(), args.names.end(), "") != args.names.end())
-    return fail(Code::kInvalidArgument, "extender call: a node without a name");
   return args;
 }
 

@@ -37,23 +37,30 @@ std::string in_metadata(const json::object& object, std::string_view field) {
   return metadata != nullptr && metadata->is_object() ? text_at(metadata->get_object(), field) : std::string();
 }
 
+constexpr std::string_view kManaged = "managedFields";
+
 struct EventTexts {
   std::string_view type;
   std::string_view object;
   std::string_view version;
+  std::string_view managed;  // of `object` what is left out, with one of the commas around it
 };
 
-/// resourceVersion of the object that begins here.
-bool walk_object(JsonWalk& walk, std::string_view* version) {
+/// The metadata that begin here in `line`.
+bool walk_metadata(JsonWalk& walk, std::string_view line, EventTexts* event) {
+  event->version = event->managed = {};
+  std::size_t last = 0;  // where the member before ends; 0: there is none
   return walk.object([&](std::string_view name) {
-    if (name != "metadata") return walk.value().has_value();
-    *version = {};
-    return walk.object([&](std::string_view field) {
-      if (field != "resourceVersion") return walk.value().has_value();
+    if (name == "resourceVersion") {
       const auto text = walk.plain_text();
-      if (text) *version = *text;
+      if (text) event->version = *text;
+      last = walk.at();
       return text.has_value();
-    });
+    }
+    const bool whole = walk.value().has_value();
+    if (whole && name == kManaged && last != 0) event->managed = line.substr(last, walk.at() - last);
+    last = walk.at();
+    return whole;
   });
 }
 
@@ -69,13 +76,27 @@ std::optional<EventTexts> walk_event(std::string_view line) {
     }
     if (name != "object") return walk.value().has_value();
     if (walk.next() != '{') return false;
-    event.object = event.version = {};
+    event.object = event.version = event.managed = {};
     const auto begin = walk.at();
-    if (!walk_object(walk, &event.version)) return false;
+    if (!walk.object([&](std::string_view field) {
+          return field == "metadata" ? walk_metadata(walk, line, &event) : walk.value().has_value();
+        }))
+      return false;
     event.object = line.substr(begin, walk.at() - begin);
     return true;
   });
   return whole && walk.over() ? std::optional(event) : std::nullopt;
+}
+
+/// `piece` is part of `text`.
+std::string without(std::string_view text, std::string_view piece) {
+  if (piece.empty()) return std::string(text);
+  const auto before = static_cast<std::size_t>(piece.data() - text.data());
+  std::string out;
+  out.reserve(text.size() - piece.size());
+  out += text.substr(0, before);
+  out += text.substr(before + piece.size());
+  return out;
 }
 
 bool plain_in_path(char c) {
@@ -127,7 +148,7 @@ Result<KubeEvent> parse_kube_event(std::string_view line) {
       KubeEvent found;
       found.kind = deleted ? KubeEvent::Kind::kDeleted : KubeEvent::Kind::kPut;
       found.version = event->version;
-      found.object = event->object;
+      found.object = without(event->object, event->managed);
       return found;
     }
   }

@@ -22,7 +22,7 @@ struct KubePage {
 /// One line of a watch.
 struct KubeEvent {
   enum class Kind : std::uint8_t { kPut, kDeleted, kBookmark, kError } kind = Kind::kError;
-  std::string object;   // kPut, kDeleted
+  std::string object;   // kPut, kDeleted; mostly without metadata.managedFields, which nobody here reads
   std::string version;  // of the object or the bookmark: where to go on
   int status = 0;       // kError: an HTTP status; 410: the server has forgotten where we were
   std::string message;  // kError

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,6 +79,32 @@ TEST(KubeEvent, HoweverItIsWrittenItIsTheSameEvent) {
     EXPECT_EQ(event->kind, right->kind) << text;
     EXPECT_EQ(event->version, right->version) << text;
     EXPECT_THAT(event->object, HasSubstr("\"x\":{\"resourceVersion\":\"2\"}")) << text;
+  }
+}
+
+// Whoever watches reads what an object is, not who wrote which field of it.
+TEST(KubeEvent, IsWithoutManagedFields) {
+  const std::string managed = R"("managedFields":[{"manager":"a","fieldsV1":{"f:metadata":{"f:x":{}}}}])";
+  for (const auto& [with, without] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"a":1,"metadata":{"name":"p",)" + managed + R"(},"b":{"managedFields":2}})",
+            R"({"a":1,"metadata":{"name":"p"},"b":{"managedFields":2}})"},
+           {R"({"metadata":{"name":"p" , )" + managed + R"( , "resourceVersion":"12"}})",
+            R"({"metadata":{"name":"p" , "resourceVersion":"12"}})"}}) {
+    const auto event = parse_kube_event(R"({"type":"ADDED","object":)" + with + "}");
+    ASSERT_TRUE(event) << with;
+    EXPECT_EQ(event->object, without);
+  }
+  // Where it stands first, or twice, something of it may be left: the object is the same, and still JSON.
+  for (const std::string& with :
+       {R"({"metadata":{)" + managed + R"(,"name":"p"}})",
+        R"({"metadata":{"name":"p",)" + managed + "," + managed + "}}",
+        R"({"metadata":{"name":"q",)" + managed + R"(},"metadata":{"name":"p"}})"}) {
+    const auto event = parse_kube_event(R"({"type":"ADDED","object":)" + with + "}");
+    ASSERT_TRUE(event) << with;
+    boost::json::error_code error;
+    const auto object = boost::json::parse(event->object, error);
+    ASSERT_FALSE(error) << event->object;
+    EXPECT_EQ(object.at("metadata").at("name"), "p");
   }
 }
 

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -66,10 +65,16 @@ class ClusterState {
   }
 
  private:
+  /// Asked for every node of every call of kube-scheduler.
   struct Names {
     explicit Names(std::vector<std::string> names);
+    [[nodiscard]] std::optional<Number> find(std::string_view name) const;
+    struct Slot {
+      std::uint32_t mark = 0;  // of the name's hash
+      Number after = 0;        // the number + 1; 0: empty
+    };
     std::vector<std::string> sorted;
-    std::unordered_map<std::string_view, Number> numbers;  // into `sorted`
+    std::vector<Slot> slots;  // a power of two of them, at most half full
   };
   using Piece = std::array<Node, kPiece>;
 

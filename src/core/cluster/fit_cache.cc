@@ -52,7 +52,15 @@ void FitCache::ask_again(Word* known, const std::shared_ptr<const NodeState>& st
   ++figures_.asked;
   NodeWord said = word_of_node(*state, ask.owner, ask.parts, ask.policy, ask.priority);
   *known = Word{state, said.fits ? nullptr : std::make_shared<const std::string>(std::move(said.why)), said.score,
-                said.final, said.class_of_why};
+                said.final, state->reserved.empty() && state->holds.empty(), said.class_of_why};
+}
+
+void FitCache::say(const Word& word, const FittingView& node, FitView* view) {
+  if (word.why == nullptr) {
+    view->nodes.push_back(node);
+  } else {
+    view->refused.push_back({node.node, word.why, word.final, word.class_of_why});
+  }
 }
 
 void FitCache::answer(Shape& shape, ClusterState::Number number, std::string_view name, const Ask& ask,
@@ -60,11 +68,7 @@ void FitCache::answer(Shape& shape, ClusterState::Number number, std::string_vie
   Word& known = shape.words[number];
   const auto& state = seen_->node(number);
   ask_again(&known, state, ask);
-  if (known.why == nullptr) {
-    view->nodes.push_back({name, known.score, &state, number});
-  } else {
-    view->refused.push_back({name, known.why, known.final, known.class_of_why});
-  }
+  say(known, {name, known.score, &state, number}, view);
   if (!state->holds.empty()) known.state = nullptr;  // who asks, and how important, changes what is seen there
 }
 
@@ -87,7 +91,14 @@ FitView FitCache::fit(const std::shared_ptr<const ClusterState>& cluster, const 
     const auto number = seen_->number_of(name);
     if (!number) {
       view.refused.push_back({name, no_card(), true, Hindrance::kNoCard});
-    } else if (const auto& state = seen_->node(*number); is_reserved_for(*state, ask.owner, ask.parts)) {
+      continue;
+    }
+    const auto& state = seen_->node(*number);
+    // Nearly all of them: the node itself is not looked at.
+    if (const Word& known = shape.words[*number]; known.for_all && known.state == state) {
+      ++figures_.remembered;
+      say(known, {name, known.score, &state, *number}, &view);
+    } else if (is_reserved_for(*state, ask.owner, ask.parts)) {
       view.nodes.push_back({name, kReservedScore, &state, *number});
     } else {
       answer(shape, *number, name, ask, &view);

@@ -76,6 +76,7 @@ class FitCache {
     std::shared_ptr<const std::string> why;        // nullptr: it fits
     std::int64_t score = 0;
     bool final = false;
+    bool for_all = false;  // room is set aside for nobody there: whoever asks for the same is told the same
     Hindrance class_of_why = Hindrance::kNoCard;
   };
   struct Shape {
@@ -91,6 +92,7 @@ class FitCache {
   /// Asks, unless that very object has answered already.
   void ask_again(Word* known, const std::shared_ptr<const NodeState>& state, const Ask& ask);
   void answer(Shape& shape, ClusterState::Number number, std::string_view name, const Ask& ask, FitView* view);
+  static void say(const Word& word, const FittingView& node, FitView* view);
 
   std::shared_ptr<const ClusterState> seen_;
   std::list<Shape> shapes_;  // the last used first

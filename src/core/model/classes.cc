@@ -1,5 +1,6 @@
 #include "core/model/classes.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -36,6 +37,15 @@ std::optional<E> value_of(const Words<E, N>& words, std::string_view word) {
   return std::nullopt;
 }
 
+/// Asked of every name of every slice of a node whenever something changes there.
+constexpr std::array<bool, 256> in_names() {
+  std::array<bool, 256> legal{};
+  for (const char c : std::string_view("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/-"))
+    legal[static_cast<unsigned char>(c)] = true;
+  return legal;
+}
+constexpr auto kInNames = in_names();
+
 }  // namespace
 
 std::string_view to_string(ShareClass value) { return word_of(kShareWords, value); }
@@ -54,14 +64,7 @@ std::optional<OwnerKind> owner_kind_from(std::string_view word) {
 
 bool valid_name(std::string_view text) {
   if (text.empty() || text.size() > 253) return false;
-  for (const char c : text) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    const bool digit = c >= '0' && c <= '9';
-    if (!letter && !digit && std::string_view("._:/-").find(c) == std::string_view::npos) {
-      return false;
-    }
-  }
-  return true;
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return kInNames[c]; });
 }
 
 }  // namespace carve
