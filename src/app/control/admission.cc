@@ -16,11 +16,11 @@ namespace carve::control {
 namespace {
 
 using codec::json_text;
+using codec::kSlots;
 using codec::pointer_word;
 using codec::Review;
 using codec::ReviewedContainer;
 
-constexpr std::string_view kSlots = "elasticgpu.io/slot";
 constexpr std::string_view kOurs = "elasticgpu.io/";
 constexpr std::string_view kUnderstood = "elasticgpu.io/understood";
 constexpr std::string_view kDefaultScheduler = "default-scheduler";

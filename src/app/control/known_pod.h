@@ -26,10 +26,12 @@ struct KnownPod {
   [[nodiscard]] bool waits() const {
     return !parts.empty() && object.node.empty() && !object.ended && !object.deleting && !object.gated;
   }
-  /// It asks for cards and somebody who does not know of them gave it a node: a static pod, a DaemonSet with
-  /// nodeName, another scheduler.
+  /// It asks for cards of ours and somebody who does not know of them gave it a node: a static pod, a DaemonSet with
+  /// nodeName, another scheduler. Without slots the kubelet asks us nothing about it: a record would keep room for
+  /// somebody who gets none of it.
   [[nodiscard]] bool unplaced() const {
-    return !parts.empty() && !object.node.empty() && object.record.empty() && !object.ended && !object.deleting;
+    return codec::carries_slots(object.ask) && !parts.empty() && !object.node.empty() && object.record.empty() &&
+           !object.ended && !object.deleting;
   }
 };
 

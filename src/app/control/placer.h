@@ -14,7 +14,8 @@ namespace carve::control {
 /// Pods that somebody else gave a node (static ones, a DaemonSet's with nodeName, another scheduler's): the leader
 /// chooses their cards there and writes the record by a patch of this very pod as it was read; the agent waits for it.
 /// Where there is no room an event says why, and it is tried again. Left alone is what has started (it came without
-/// us) and what is on a node that has no card of ours. One thread.
+/// us), what has no slots (another system's: codec::carries_slots), and what is on a node that has no card of ours. One
+/// thread.
 class Placer {
  public:
   static constexpr Clock::Duration kLook = std::chrono::milliseconds(300);

@@ -96,6 +96,18 @@ TEST_F(PlacerTest, WhatStartedWithoutUsOrIsElsewhereIsLeftAlone) {
   EXPECT_TRUE(told.empty());
 }
 
+// A namespace that admission leaves alone, on a node that has cards of ours still or again: another system's pod.
+TEST_F(PlacerTest, APodWithoutSlotsIsNotOurs) {
+  add({.uid = "theirs", .node = "n1", .slots = false});
+  placer.step();
+  EXPECT_EQ(patches(), 0U);
+  EXPECT_EQ(model.figures().unplaced, 0U);
+  EXPECT_TRUE(told.empty());
+  add({.uid = "ours", .node = "n1"});
+  placer.step();
+  EXPECT_EQ(patches(), 1U);
+}
+
 TEST_F(PlacerTest, APatchThatIsLostOrTooLateIsMadeAgainWithTheSameWords) {
   add({.uid = "a", .node = "n1"});
   api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kDeadlineExceeded});

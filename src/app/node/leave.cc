@@ -7,6 +7,7 @@
 #include "app/node/labels.h"
 #include "app/node/node_status.h"
 #include "codec/kubelet/node_pod.h"
+#include "codec/node/gpu_object.h"
 #include "codec/node/node_object.h"
 
 namespace carve::node {
@@ -14,6 +15,8 @@ namespace {
 
 // What control writes for pods that wait: app/control/waker.h.
 constexpr std::array<const char*, 2> kAnnotations = {NodeStatus::kTouched, "elasticgpu.io/slices-free"};
+
+constexpr const char* kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
 
 constexpr std::string_view kDriver = R"("gpu.elasticgpu.io")";  // in a claim's allocation
 
@@ -59,6 +62,20 @@ void note(const codec::NodeChanges& changes, std::vector<std::string>* gone) {
   for (const auto& [name, value] : changes) gone->push_back(name);
 }
 
+/// Where that kind is not known any more there is none.
+Result<void> remove_gpus(KubeApi& api, const std::string& node, std::vector<std::string>* gone) {
+  const auto objects = api.list(kGpus, {{"fieldSelector", "spec.nodeName=" + node}});
+  if (!objects && objects.error().code == Code::kNotFound) return {};
+  if (!objects) return tl::unexpected(objects.error());
+  for (const auto& text : *objects) {
+    CARVE_TRY(const auto gpu, codec::parse_gpu_digest(text));
+    const auto removed = api.remove(std::string(kGpus) + "/" + gpu.name);
+    if (!removed && removed.error().code != Code::kNotFound) return removed;
+    gone->push_back("GPU " + gpu.name);
+  }
+  return {};
+}
+
 /// Whether one of its claims was allocated from cards of ours. One that is gone holds nothing.
 Result<bool> claims_cards(KubeApi& api, const codec::NodePod& pod) {
   for (const auto& use : pod.claims) {
@@ -89,6 +106,7 @@ Result<std::vector<std::string>> leave_node(KubeApi& api, const std::string& nod
   CARVE_TRY(const auto text, api.get(path));
   CARVE_TRY(const auto there, codec::parse_node_object(text));
   std::vector<std::string> gone;
+  CARVE_TRY_VOID(remove_gpus(api, node, &gone));
   if (const auto labels = labels_to_remove(there); !labels.empty()) {
     CARVE_TRY_VOID(api.patch(path, KubePatch::kMerge, codec::node_labels_patch(labels)));
     note(labels, &gone);

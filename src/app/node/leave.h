@@ -8,12 +8,13 @@
 
 namespace carve::node {
 
-/// Takes back what Carve wrote on a Node: the labels and conditions of its agent, the annotations by which pods are
-/// woken, and those of `totals` that no other device plugin serves there. What others wrote stays, users' own labels
-/// below elasticgpu.io/ too. For when no agent runs there any more: one that does writes it again.
+/// Takes back what Carve wrote of a Node. First its GPU objects: as long as they are there its cards are Carve's for
+/// everybody else. On the Node then the labels and conditions of its agent, annotations by which pods are woken, and
+/// those of `totals` that no other device plugin serves there. What others wrote stays, users' own labels below
+/// elasticgpu.io/ too. For when no agent runs there any more: one that does writes it again.
 ///   returns  the names of what was taken away, for people
 ///   errors   the API server's; what is away by then stays away, and doing it again does the rest
-///   cost     one read, at most four writes
+///   cost     two reads, at most four writes and one per card
 [[nodiscard]] Result<std::vector<std::string>> leave_node(KubeApi& api, const std::string& node,
                                                           const std::vector<std::string>& totals);
 

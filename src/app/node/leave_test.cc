@@ -46,6 +46,23 @@ TEST_F(LeaveTest, OursGoesAndOthersStays) {
     EXPECT_THAT(now, Not(HasSubstr(goes)));
 }
 
+// Or control goes on giving out the cards of a node that is another system's now.
+TEST_F(LeaveTest, ItsGpuObjectsGoAndThoseOfOtherNodesStay) {
+  node(R"({"type":"Ready","status":"True"})");
+  const auto gpu = [](const std::string& name) { return "/apis/elasticgpu.io/v1alpha1/gpus/" + name; };
+  kube.put(gpu("n1.gpu-a"), R"({"spec":{"nodeName":"n1"}})");
+  kube.put(gpu("n1.gpu-b"), R"({"spec":{"nodeName":"n1"}})");
+  kube.put(gpu("n2.gpu-c"), R"({"spec":{"nodeName":"n2"}})");
+  kube.fail_next({.verb = "patch", .path = "nodes"});
+  EXPECT_FALSE(leave_node(kube, "n1", kTotals)) << "they go first";
+  EXPECT_FALSE(kube.object(gpu("n1.gpu-a")));
+  EXPECT_FALSE(kube.object(gpu("n1.gpu-b")));
+  EXPECT_TRUE(kube.object(gpu("n2.gpu-c")));
+  const auto gone = leave_node(kube, "n1", kTotals);
+  ASSERT_TRUE(gone) << gone.error().what;
+  EXPECT_THAT(*gone, Contains("elasticgpu.io/gpu"));
+}
+
 TEST_F(LeaveTest, ATotalThatAnotherPluginServesIsLeft) {
   node(R"({"type":"ConflictingPlugin","status":"True",)"
        R"("message":"another device plugin serves nvidia.com/gpu on this node (7 devices); pods"})");

@@ -68,6 +68,13 @@ Result<Request> read_nvidia(const Words& words, const PodAsk& pod, const Dialect
 /// Whose that resource name is, asked in or shown by nodes; nullptr: nobody's.
 [[nodiscard]] const Dialect* dialect_of(std::string_view resource);
 
+/// By what the kubelet calls us, one per card that a container touches: admission adds them to what asks for cards.
+inline constexpr std::string_view kSlots = "elasticgpu.io/slot";
+/// A container of it has slots, so that Carve will be asked for its cards. Who asks for cards and has none came past
+/// admission (a namespace that is left alone, a pod from before Carve, a static pod without them): another system's
+/// pod. Fixed when the pod was made, whatever its namespace says later.
+[[nodiscard]] bool carries_slots(const PodAsk& pod);
+
 /// What a Pod asks for, in normal form: a pure function of its spec. Empty: nothing of ours.
 ///   errors  kInvalidArgument: all that is wrong with all of its containers, each with the
 ///   container's name;

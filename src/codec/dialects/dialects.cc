@@ -143,6 +143,13 @@ std::optional<Spoken> read_container(const ContainerAsk& container, const PodAsk
 
 }  // namespace
 
+bool carries_slots(const PodAsk& pod) {
+  return std::any_of(pod.containers.begin(), pod.containers.end(), [](const ContainerAsk& container) {
+    const auto found = container.limits.find(std::string(kSlots));
+    return found != container.limits.end() && found->second != "0";
+  });
+}
+
 const std::string* Words::find(std::string_view name) const {
   const auto found = values_.find(name);
   return found == values_.end() ? nullptr : &found->second;

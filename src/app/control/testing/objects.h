@@ -60,6 +60,7 @@ struct PodText {
   std::string gib = "4";
   std::string more = {};  // members of metadata, each with a comma before it
   int priority = 0;
+  bool slots = true;      // as admission leaves it
 };
 
 inline std::string quoted(const std::string& text) {
@@ -75,9 +76,10 @@ inline std::string pod_object(const PodText& pod) {
   const auto node = pod.node.empty() ? std::string() : fmt::format(R"("nodeName":"{}",)", pod.node);
   return fmt::format(
       R"({{"metadata":{{"name":"{}","namespace":"s","uid":"{}","annotations":{{{}}}{}}},"spec":{{{}"priority":{},)"
-      R"("containers":[{{"name":"c","resources":{{"limits":{{"aliyun.com/gpu-mem":"{}"}}}}}}]}},)"
+      R"("containers":[{{"name":"c","resources":{{"limits":{{"aliyun.com/gpu-mem":"{}"{}}}}}}}]}},)"
       R"("status":{{"phase":"{}"}}}})",
-      pod.uid, pod.uid, annotations, pod.more, node, pod.priority, pod.gib, pod.phase);
+      pod.uid, pod.uid, annotations, pod.more, node, pod.priority, pod.gib,
+      pod.slots ? R"(,"elasticgpu.io/slot":"1")" : "", pod.phase);
 }
 
 inline std::string record_text(const std::vector<Slice>& slices, std::uint64_t epoch = 1) {
