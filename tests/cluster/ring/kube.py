@@ -32,6 +32,9 @@ RESOURCES = {       # kind -> (group and version, plural, namespaced); what the 
     "ValidatingAdmissionPolicy": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
     "ValidatingAdmissionPolicyBinding":
         ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", False),
+    "MutatingAdmissionPolicy": ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicies", False),
+    "MutatingAdmissionPolicyBinding":
+        ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings", False),
     "MutatingWebhookConfiguration":
         ("/apis/admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False),
     "ValidatingWebhookConfiguration":

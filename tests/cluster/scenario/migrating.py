@@ -1,6 +1,6 @@
 """The way of docs/migrating-from-*.md, there and back, by the commands that stand in the pages: one of two nodes goes from
 another device plugin to Carve while the other one stays, and returns. The plugin serves the same name and nothing else: it
-is neither gpushare nor NVIDIA's.
+is neither gpushare nor NVIDIA's nor HAMi's. What else of HAMi acts on pods and nodes is played by the test (Hami).
 """
 import json
 import os
@@ -9,11 +9,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 from ring import binder, carve, images, installed, paths  # noqa: E402
+from ring.kube import ApiError  # noqa: E402
 from ring.testing import RingTest, main, wait_for  # noqa: E402
 
 GIB = 1 << 30
@@ -38,6 +41,7 @@ class Move(RingTest):
     elsewhere = {}          # by what the plugin's DaemonSet is kept off a node
     labels = {}             # what its nodes carry
     amount = 1              # that a pod asks for
+    onto = {"nodeName": NODE}       # how a pod of the other system is made to go to that node
 
     def setUp(self):
         super().setUp()
@@ -116,15 +120,19 @@ class Move(RingTest):
 
     # --- pods ----------------------------------------------------------------------------------------------------------
 
+    def limits(self, name):
+        """What a pod asks for: in the name that both understand."""
+        del name
+        return {self.resource: str(self.amount)}
+
     def deployment(self, name, replicas=1, **spec):
-        """Pods that ask in the name that both understand."""
         self.kube.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": SPACE},
                           "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
                               "metadata": {"labels": {"app": name}}, "spec": {
                                   "terminationGracePeriodSeconds": 1, **spec, "containers": [{
                                       "name": "main", "image": images.PROGRAMS, "imagePullPolicy": "Never",
                                       "command": ["sh", "-c", "echo RING_THING=$RING_THING; exec ring-look hold 3600"],
-                                      "resources": {"limits": {self.resource: str(self.amount)}}}]}}}})
+                                      "resources": {"limits": self.limits(name)}}]}}}})
         return self.running(name, replicas)
 
     def running(self, name, replicas):
@@ -209,7 +217,13 @@ class Move(RingTest):
         self.kube.patch("Deployment", "moved", {"spec": {"replicas": 0}}, SPACE)
         self.run_block(back, lambda: self.shows(NODE, self.resource) == COUNT)
         self.assertEqual(self.of_carve(NODE), [])
-        pod, = self.deployment("after", nodeName=NODE)
+        self.assertEqual([gpu["metadata"]["name"] for gpu in self.kube.list("GPU", None)], [], "no card is Carve's any more")
+        # Whose a pod is does not hang on that: one of an agent that comes and goes, and still the pod is not Carve's.
+        self.create({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "metadata": {"name": f"{NODE}.left"},
+                     "spec": {"index": 0, "uuid": "GPU-left", "memory": 16 * GIB, "nodeName": NODE, "doors": ["slots"]}})
+        pod, = self.deployment("after", **self.onto)
+        time.sleep(1)       # three looks of control
+        pod = self.kube.get("Pod", pod["metadata"]["name"], SPACE)
         self.assertNotIn(binder.RECORD, pod["metadata"].get("annotations", {}))
         self.assertEqual(self.said(pod)[-2], "RING_THING=one")
         self.assertEqual(list(self.ring.node(2).outside("/var/lib").glob("carve*")), [])
@@ -252,6 +266,116 @@ class FromNvidia(Move):
     def assert_given(self, look):
         card, = look["cuda"]["cards"]
         self.assertGreater(card["memory"], 70 * GIB)
+
+
+class Hami(threading.Thread):
+    """What HAMi does to nodes and pods besides its plugin, as far as a move meets it: a node of its own is known by an
+    annotation that the plugin writes, its webhook takes pods with its resource to its own scheduler, and that one binds them
+    and writes down which cards. Here the webhook is a policy of the same selectors, and a look every 0.2 s is the rest."""
+    NAME, REGISTER = "hami-scheduler", "hami.io/node-nvidia-register"
+    UNLESS = {"matchExpressions": [{"key": "hami.io/webhook", "operator": "NotIn", "values": ["ignore"]}]}
+    ASKS = "object.spec.containers.exists(c, 'nvidia.com/gpu' in c.?resources.?limits.orValue({}))"
+    SETS = f"Object{{spec: Object.spec{{schedulerName: '{NAME}'}}}}"
+
+    def __init__(self, kube):
+        super().__init__(daemon=True)
+        self.kube, self.end, self.failed = kube, threading.Event(), None
+
+    def webhook(self) -> list:
+        version = "admissionregistration.k8s.io/v1"
+        return [{"apiVersion": version, "kind": "MutatingAdmissionPolicy", "metadata": {"name": "hami-webhook"}, "spec": {
+                    "failurePolicy": "Fail", "reinvocationPolicy": "Never", "matchConstraints": {
+                        "namespaceSelector": self.UNLESS, "objectSelector": self.UNLESS, "resourceRules": [{
+                            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+                    "matchConditions": [{"name": "asks", "expression": self.ASKS + " && object.spec.?schedulerName.orValue('') "
+                                                                                 "in ['', 'default-scheduler']"}],
+                    "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": self.SETS}}]}},
+                {"apiVersion": version, "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": "hami-webhook"},
+                 "spec": {"policyName": "hami-webhook"}}]
+
+    def run(self):
+        while not self.end.wait(0.2):
+            try:
+                nodes = {node["metadata"]["name"]: node for node in self.kube.list("Node", None)}
+                self.register(nodes)
+                for pod in self.kube.list("Pod", SPACE):
+                    if pod["spec"].get("schedulerName") == self.NAME and not pod["spec"].get("nodeName"):
+                        self.bind(pod, nodes)
+            except ApiError as error:
+                if error.status not in (404, 409):      # what went meanwhile
+                    self.failed = error
+                    return
+
+    def register(self, nodes):
+        """As its plugin does where it runs."""
+        here = {pod["spec"].get("nodeName") for pod in self.kube.list("Pod") if pod["metadata"].get("labels", {}).get(
+            "app") == "plugin" and pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]}
+        for name in here & set(nodes):
+            if self.REGISTER not in nodes[name]["metadata"].get("annotations", {}):
+                said = {self.REGISTER: json.dumps([{"id": "GPU-0", "count": COUNT, "devmem": 16384, "devcore": 100}]),
+                        "hami.io/node-handshake": "Requesting_2026-01-01 00:00:00"}
+                self.kube.patch("Node", name, {"metadata": {"annotations": said}})
+
+    def bind(self, pod, nodes):
+        """To a node that is registered, takes new pods and is the one asked for; that with fewest pods."""
+        wanted, taints = pod["spec"].get("nodeSelector", {}), lambda node: node["spec"].get("taints", [])
+        fit = [name for name, node in nodes.items() if self.REGISTER in node["metadata"].get("annotations", {})
+               and not node["spec"].get("unschedulable") and not any(one["effect"] == "NoSchedule" for one in taints(node))
+               and wanted.items() <= node["metadata"]["labels"].items()]
+        if not fit:
+            return
+        crowd = [one["spec"].get("nodeName") for one in self.kube.list("Pod", SPACE)]
+        node, meta = min(fit, key=crowd.count), pod["metadata"]
+        self.kube.request("POST", self.kube.path("Pod", meta["name"], SPACE, "binding"), {
+            "apiVersion": "v1", "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            "metadata": {"name": meta["name"], "namespace": SPACE, "annotations": {
+                "hami.io/vgpu-node": node, "hami.io/bind-phase": "allocating",
+                "hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,3000,30:;"}}})
+
+
+class FromHami(Move):
+    page, resource = "migrating-from-hami.md", "nvidia.com/gpu"
+    labels = {"gpu": "on"}
+    onto = {"nodeSelector": {"kubernetes.io/hostname": NODE}}       # its webhook refuses a pod with nodeName
+    THEIRS = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}
+    OURS = {"elasticgpu.io/gpu-memory": "3000", "elasticgpu.io/gpu-core": "30"}      # by the page's table
+
+    def limits(self, name):
+        return self.OURS if name == "moved" else self.THEIRS
+
+    def another_plugin(self):
+        super().another_plugin()
+        self.hami = Hami(self.kube)
+        for one in self.hami.webhook():
+            self.create(one)
+        wait_for("its webhook is in force", 30, lambda: self.admitted(self.THEIRS) == Hami.NAME, every=0.5)
+        self.hami.start()
+        self.addCleanup(self.forget_hami)
+
+    def forget_hami(self):
+        self.hami.end.set()
+        self.hami.join()
+        for node in (NODE, STAYS):
+            self.ring.kubectl("annotate", "node", node, f"{Hami.REGISTER}-", "hami.io/node-handshake-", check=False)
+        self.assertIsNone(self.hami.failed)
+
+    def admitted(self, limits):
+        """The scheduler of a pod that asks for that, as it would be stored."""
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried", "namespace": SPACE}, "spec": {"containers": [
+            {"name": "main", "image": images.PROGRAMS, "resources": {"limits": limits}}]}}
+        return self.kube.request("POST", self.kube.path("Pod", None, SPACE, dryRun="All"), made)["spec"]["schedulerName"]
+
+    def test_there_and_back(self):
+        self.there_and_back()
+
+    def total(self):
+        return len([gpu for gpu in self.kube.list("GPU", None) if gpu["spec"]["nodeName"] == NODE]) or -1
+
+    def assert_given(self, look):
+        self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [3000 << 20])
+        self.assertEqual(self.admitted({"nvidia.com/gpu": "1"}), "carve-scheduler", "HAMi's webhook leaves it alone")
+        with self.assertRaisesRegex(ApiError, "nvidia.com/gpumem: not read by Carve"):
+            self.admitted(self.THEIRS)
 
 
 if __name__ == "__main__":
