@@ -229,7 +229,8 @@ std::function<const PolicyRow&(const control::KnownPod&, const std::string&)> Co
 
 control::Answers Control::answers() {
   control::Answers answers;
-  answers.filter = [this](std::string_view call) { return extender_.filter(call); };
+  answers.filter = [this](std::string_view call) { return extender_.filter_to_place(call); };
+  answers.look = [this](std::string_view call) { return extender_.filter(call); };
   answers.prioritize = [this](std::string_view call) { return extender_.prioritize(call); };
   answers.choose = [this](std::string_view call) { return extender_.choose(call); };
   answers.bind = [this](std::string_view call) { return bind_route_.bind(call); };

@@ -87,11 +87,13 @@ const FittingView* Extender::best_of(Asked& asked) const {
   return clock_ == nullptr ? choose_node(asked.fit.nodes) : choose_ahead(asked);
 }
 
-std::string Extender::filter(std::string_view call) const { return nodes_for(call, false); }
+std::string Extender::filter(std::string_view call) const { return nodes_for(call, Answer::kAll); }
 
-std::string Extender::choose(std::string_view call) const { return nodes_for(call, true); }
+std::string Extender::filter_to_place(std::string_view call) const { return nodes_for(call, Answer::kAllToPlace); }
 
-std::string Extender::nodes_for(std::string_view call, bool one) const {
+std::string Extender::choose(std::string_view call) const { return nodes_for(call, Answer::kOne); }
+
+std::string Extender::nodes_for(std::string_view call, Answer wanted) const {
   codec::FilterAnswer answer;
   const auto found = ask(call);
   if (!found) {
@@ -100,10 +102,13 @@ std::string Extender::nodes_for(std::string_view call, bool one) const {
   }
   Asked& asked = **found;
   if (watcher_) watcher_({OwnerKind::kPod, asked.args.pod.uid}, asked.fit);
-  if (one && !asked.parts.empty()) {
+  const bool decided = wanted == Answer::kOne || (wanted == Answer::kAllToPlace && asked.fit.nodes.size() == 1);
+  if (decided && !asked.parts.empty()) {
     if (const FittingView* best = best_of(asked); best != nullptr) {
-      answer.names.push_back(best->node);
-      return codec::to_json(answer, asked.args);
+      if (wanted == Answer::kOne) {
+        answer.names.push_back(best->node);
+        return codec::to_json(answer, asked.args);
+      }
     }
   }
   answer.names.reserve(asked.fit.nodes.size());

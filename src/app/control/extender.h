@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,7 +21,7 @@ namespace carve::control {
 
 /// The answers to kube-scheduler's filter and prioritize calls. Computation on a snapshot: no
 /// call to anybody, nothing is set aside, so any replica may answer and a call that is repeated or
-/// lost does no harm. With a clock, whom prioritize or choose sends where is kept in mind for a moment
+/// lost does no harm. With a clock, whom filter_to_place, prioritize or choose sends where is kept in mind for a moment
 /// (core/cluster/expected.h) and shifts the ranking for the pods that come next, nothing else. Safe from any thread.
 class Extender {
  public:
@@ -42,6 +43,9 @@ class Extender {
   /// call or the pod is in `Error`.
   ///   cost    FitCache::fit() and the JSON of both sides
   [[nodiscard]] std::string filter(std::string_view call) const;
+  /// The same for kube-scheduler, which asks to prioritize next, but not where one node alone is left: it takes that.
+  /// So the pod is expected there from now on.
+  [[nodiscard]] std::string filter_to_place(std::string_view call) const;
   /// filter and prioritize in one call: of the nodes that serve the pod the engine's choice alone, so that the
   /// scheduler has nothing left to score or to ask. Where none does, all refusals, as filter. For a scheduler whose
   /// only extender this is: another one might refuse that node.
@@ -69,8 +73,8 @@ class Extender {
   };
   ///   errors  kInvalidArgument: the call or the pod is wrong
   [[nodiscard]] Result<std::unique_ptr<Asked>> ask(std::string_view call) const;
-  /// As filter; `one`: as choose.
-  [[nodiscard]] std::string nodes_for(std::string_view call, bool one) const;
+  enum class Answer : std::uint8_t { kAll, kAllToPlace, kOne };
+  [[nodiscard]] std::string nodes_for(std::string_view call, Answer wanted) const;
   [[nodiscard]] static FitCache::Ask ask_of(const Asked& asked);
   /// nullptr: no node has what it asks for.
   const FittingView* best_of(Asked& asked) const;

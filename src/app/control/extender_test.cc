@@ -155,6 +155,17 @@ TEST_F(Burst, WhoIsSentByOneCallIsExpectedToo) {
   EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "b"}, "half").size(), 1U);
 }
 
+// kube-scheduler does not ask to prioritize one node.
+TEST_F(Burst, WhoHasOneNodeLeftIsExpectedThereFromTheFilterOn) {
+  const auto one = call(R"("aliyun.com/gpu-mem":"6")", R"("half")");
+  const auto said = ahead_.filter(one);
+  EXPECT_TRUE(ahead_.sent_for({OwnerKind::kPod, "u"}, "half").empty()) << "whoever may ask for the other route";
+  EXPECT_EQ(ahead_.filter_to_place(one), said);
+  EXPECT_EQ(sent("b", ask_, both_), "idle") << "8 - 6 is too little";
+  EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "u"}, "half").size(), 1U);
+  EXPECT_EQ(ahead_.filter_to_place(call(ask_, all_)), ahead_.filter(call(ask_, all_)));
+}
+
 TEST_F(Burst, WhatItWasSentForIsToldToTheBinding) {
   EXPECT_EQ(sent("a", ask_, both_), "half");
   EXPECT_TRUE(ahead_.sent_for({OwnerKind::kPod, "a"}, "idle").empty());

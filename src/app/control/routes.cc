@@ -134,7 +134,7 @@ std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
     return Answered{{200, std::string(codec::kMetricsType), metrics()}, Ended::kOk};
   }));
   if (!gpushare) return rows;
-  auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.filter);
+  auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.look);
   filter.asker = Asker::kAnybody;  // as the system that it stands in for; it tells, and changes nothing
   rows.push_back(std::move(filter));
   const std::string path = "/gpushare-scheduler/inspect";

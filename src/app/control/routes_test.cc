@@ -19,6 +19,7 @@ class RoutesTest : public ::testing::Test {
       };
     };
     answers_.filter = named("filter");
+    answers_.look = named("look");
     answers_.prioritize = named("prioritize");
     answers_.choose = named("choose");
     answers_.bind = [](std::string_view) { return std::string(R"({"Error":"not the leader"})"); };
@@ -91,7 +92,7 @@ TEST_F(RoutesTest, OnlyABindWaitsAndOnlyOfWhoMayBind) {
 
 TEST_F(RoutesTest, GpusharesRoutesAreThereWhenAskedFor) {
   EXPECT_EQ(open("POST", "/gpushare-scheduler/filter").status, 404);
-  EXPECT_EQ(open("POST", "/gpushare-scheduler/filter", true).status, 200);
+  EXPECT_THAT(open("POST", "/gpushare-scheduler/filter", true).body, HasSubstr("look")) << "nobody known asks here";
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect", true).body, "node ''");
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect/node-1", true).body, "node 'node-1'");
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspections", true).status, 404);

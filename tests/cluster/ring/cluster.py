@@ -73,10 +73,11 @@ class Ring:
     def stop_api_server(self):
         control_plane.stop_api_server(self.state)
 
-    def restart_scheduler(self, settings=None):
-        """The cluster's own kube-scheduler: as it was at first, or with these settings (a KubeSchedulerConfiguration)."""
+    def restart_scheduler(self, settings=None, environment=None):
+        """The cluster's own kube-scheduler: as it was at first, or with these settings (a KubeSchedulerConfiguration) and
+        this environment besides."""
         stop(self.state, "scheduler", grace=15)
-        control_plane.start_scheduler(self.state, self.binaries, self.certificates, self.control, settings)
+        control_plane.start_scheduler(self.state, self.binaries, self.certificates, self.control, settings, environment)
 
     def wait_api_server(self, seconds=60):
         """Until it answers; fails at once when it has ended."""

@@ -62,7 +62,7 @@ def start_controller_manager(state, binaries, certificates, place) -> int:
         "--node-monitor-grace-period=20s"], place)
 
 
-def start_scheduler(state, binaries, certificates, place, settings=None) -> int:
+def start_scheduler(state, binaries, certificates, place, settings=None, environment=None) -> int:
     """`settings`: text of a KubeSchedulerConfiguration, with kubeadm's path of the kubeconfig in it."""
     config = _kubeconfig(state, certificates, "scheduler")
     more = []
@@ -72,4 +72,4 @@ def start_scheduler(state, binaries, certificates, place, settings=None) -> int:
         more = [f"--config={path}", "--feature-gates=OpportunisticBatching=false"]
     return spawn(state, "scheduler", [
         binaries["kube-scheduler"], f"--kubeconfig={config}", f"--authentication-kubeconfig={config}",
-        f"--authorization-kubeconfig={config}", "--bind-address=127.0.0.1", "--leader-elect=false", *more], place)
+        f"--authorization-kubeconfig={config}", "--bind-address=127.0.0.1", "--leader-elect=false", *more], place, environment)

@@ -1,5 +1,6 @@
 """Carve as a user installs it: the image imported on every node, `kubectl apply` of deploy/, nothing else."""
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -231,7 +232,10 @@ def tell_default_scheduler(ring) -> None:
     wait_for("the scheduler's files", 90, lambda: all((seen / name).exists() for name in ("tls.crt", "tls.key", "ca.crt")))
     address = ring.kube().get("Service", "carve-control", carve.NAMESPACE)["spec"]["clusterIP"]
     text = (default / "kube-scheduler-config.yaml").read_text()
-    ring.restart_scheduler(text.replace("ADDRESS", address).replace(FILES, str(seen)))
+    extra = dict(re.findall(r'- \{name: (HTTP2_\w+), value: "(\d+)"\}', (default / "README.md").read_text()))
+    if len(extra) != 2:
+        raise RuntimeError("README.md of scheduler/default: two variables of HTTP/2 are named")
+    ring.restart_scheduler(text.replace("ADDRESS", address).replace(FILES, str(seen)), extra)
 
 
 def untell_default_scheduler(ring) -> None:
@@ -240,9 +244,9 @@ def untell_default_scheduler(ring) -> None:
     ring.kubectl("label", "node", "n1", f"{CONTROL_PLANE}-", check=False)
 
 
-def uninstall_control(ring, chart=False) -> None:
+def uninstall_control(ring, chart=False, own_scheduler=True) -> None:
     """All of it, by the commands of deploy/control/README.md; until the namespace is gone. `chart`: the last of them is
-    `helm uninstall`, which deletes what the chart rendered and nothing else."""
+    `helm uninstall`, which deletes what the chart rendered (with which scheduler) and nothing else."""
     control = DEPLOY / "control"
     delete = ("delete", "--ignore-not-found")
     if ring.kube().get("Namespace", carve.NAMESPACE) is not None:
@@ -255,7 +259,7 @@ def uninstall_control(ring, chart=False) -> None:
                                + Installed(ring, ring.node(1)).describe_all("carve-down"))
         ring.kubectl(*delete, "-f", DEPLOY / "jobs/down.yaml")
     if chart:
-        gone = {"apiVersion": "v1", "kind": "List", "items": rendered(ring)[::-1]}
+        gone = {"apiVersion": "v1", "kind": "List", "items": rendered(ring, own_scheduler)[::-1]}
         ring.kubectl(*delete, "-f", "-", input=json.dumps(gone), check=False)
     else:
         ring.kubectl(*delete, "-f", control / "scheduler", "-f", control, "-f", DEPLOY, "-f", DEPLOY / "crds", check=False)

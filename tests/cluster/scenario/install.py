@@ -3,11 +3,14 @@
 Pods keep coming while control is replaced, and while agents are: an agent that is told to end says so, control sends
 nobody there meanwhile, and the kubelet refuses no pod. (One that is killed says nothing: scenario slot_restarts.)
 """
+import collections
+import concurrent.futures
 import contextlib
 import datetime
 import itertools
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -18,7 +21,7 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
-from ring import binder, carve, cgroups, control_plane, images, installed, traces  # noqa: E402
+from ring import bare_nodes, binder, carve, cgroups, control_plane, disaster, images, installed, traces  # noqa: E402
 from ring.kube import RESOURCES, ApiError  # noqa: E402
 from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
@@ -56,6 +59,7 @@ class Coming(threading.Thread):
         self.join()
 
 
+BURST, PATIENCE = 150, 30   # pods at once, and the seconds within which all of them are bound
 LEFT = "left-behind"        # what these tests leave on purpose
 # A mark of each kind that an uninstall could forget in the API server. `seen` by its name, as new.
 OBJECTS = [
@@ -122,7 +126,7 @@ class Installation(RingTest):
 
     def remove(self):
         """The commands of the README."""
-        installed.uninstall_control(self.ring, chart=self.chart)
+        installed.uninstall_control(self.ring, chart=self.chart, own_scheduler=self.own_scheduler)
 
     def tearDown(self):
         outcome = self._outcome.result
@@ -379,9 +383,63 @@ class DefaultScheduler(Installation):
         other = self.create(pod(self.name()))["metadata"]["name"]       # one without cards is its own business
         self.wait_ready(other)
         self.assertEqual(self.who_bound(other), {"system:kube-scheduler"})
+        self.burst()
         if os.environ.get("CARVE_SOAK"):
             self.upgrade([name])        # of all but the scheduler as in the other mode
         self.uninstall()
+
+    def burst(self):
+        """Pods that kube-scheduler finds all at once, onto nodes without a kubelet that have room for ten more: all are bound
+        soon, and hardly one is sent where another one's Binding is on its way to."""
+        nodes = bare_nodes.make(self.kube, "n1", 4)
+        wait_for("control knows them", 20, lambda: self.known_to_control() >= 4 + len(self.ring.nodes), every=0.2)
+        refused, made = self.binds("refused"), [self.asking(nodeSelector={bare_nodes.LABEL: "true"}) for _ in range(BURST)]
+        for one in made:
+            one["spec"]["containers"][0]["resources"] = {"limits": {"elasticgpu.io/gpu-memory": "4096",
+                                                                     "elasticgpu.io/gpu-core": "10"}}
+        try:
+            with disaster.stopped(self.ring.state.pid("scheduler")), concurrent.futures.ThreadPoolExecutor(8) as pool:
+                list(pool.map(self.kube.create, made))
+            begun = time.monotonic()
+            with contextlib.suppress(AssertionError):
+                wait_for("all are bound", PATIENCE, lambda: len(self.bound_there()) == BURST, every=0.25)
+            seconds, there = time.monotonic() - begun, self.bound_there()
+            refused = self.binds("refused") - refused
+            print(f"\n{len(there)} of {BURST} pods were bound {seconds:.1f} s after kube-scheduler saw them; "
+                  f"{refused:.0f} bind calls were refused, their pods tried again", flush=True)
+            self.assertEqual(len(there), BURST)
+            self.assertLessEqual(refused, BURST / 5)
+            held = collections.Counter()
+            for one in there:
+                for part in json.loads(one["metadata"]["annotations"][binder.RECORD])["parts"]:
+                    for card in part["cards"]:
+                        held[card["uuid"]] += card["compute"]
+            self.assertEqual((sum(held.values()), max(held.values())), (BURST * 10, 100))
+        finally:
+            for one in made:
+                self.kube.delete("Pod", one["metadata"]["name"], grace=0)
+            wait_for("they are gone", 30, lambda: not self.bound_there(), every=0.5)
+            bare_nodes.remove(self.kube, nodes)
+
+    def bound_there(self) -> list:
+        return [one for one in self.kube.list("Pod") if bare_nodes.LABEL in one["spec"].get("nodeSelector", {})
+                and one["spec"].get("nodeName")]
+
+    def metrics(self) -> list:
+        """Of each replica of control."""
+        return [self.kube.request("GET", f"/api/v1/namespaces/{SPACE}/pods/{one['metadata']['name']}:8080/proxy/metrics",
+                                  raw=True) for one in self.kube.list("Pod", SPACE)
+                if one["metadata"]["name"].startswith("carve-control")]
+
+    def binds(self, outcome) -> float:
+        found = [re.search(rf'(?m)^carve_control_bindings_total{{outcome="{outcome}"}} (\S+)$', text)
+                 for text in self.metrics()]
+        self.assertTrue(found and all(found))
+        return sum(float(one.group(1)) for one in found)
+
+    def known_to_control(self) -> int:
+        """Nodes with cards, by the replica that knows fewest."""
+        return min(int(float(re.search(r"(?m)^carve_nodes (\S+)$", text).group(1))) for text in self.metrics())
 
     def who_bound(self, name):
         """Users whose Binding of that pod the API server took, by its audit log."""
