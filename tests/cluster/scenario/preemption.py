@@ -9,7 +9,8 @@ sys.path.insert(0, str(HERE / "checker"))
 import control  # noqa: E402
 from control import ControlTest, asking  # noqa: E402
 from ring import carve, control_plane  # noqa: E402
-from ring.testing import main, wait_for  # noqa: E402
+from ring.kube import ApiError  # noqa: E402
+from ring.testing import main, pod, wait_for  # noqa: E402
 
 
 def setUpModule():
@@ -29,9 +30,22 @@ class Prioritised(ControlTest):
         """The name of a class of that priority; 0 needs none."""
         name = f"carve-test-{value}"
         if value and not self.kube.get("PriorityClass", name):
-            self.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
-                         "value": value})
+            self.create_class(name, value=value)
         return {"priorityClassName": name} if value else {}
+
+    def create_class(self, name, **what):
+        """Admission has its classes from a watch: there once a pod that names it would be taken."""
+        self.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, **what})
+        tried = pod(self.name("tried"), priorityClassName=name)
+
+        def known():
+            try:
+                return self.kube.request("POST", self.kube.path("Pod", dryRun="All"), tried)
+            except ApiError as error:
+                if error.status == 403 and "no PriorityClass" in str(error):
+                    return None
+                raise
+        wait_for(f"admission knows {name}", 20, known)
 
     def prioritised(self, value, cards, labels=None, **spec):
         made = asking(self.name(f"p{value}"), whole(cards), **self.priority(value), **spec)
@@ -115,8 +129,7 @@ class Preemption(Prioritised):
         top, = self.run_all(self.on("n1", 1000, 3))
         lowest, = self.run_all(self.on("n1", 0, 1))
         patient = self.name("never")
-        self.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": patient},
-                     "value": 500, "preemptionPolicy": "Never"})
+        self.create_class(patient, value=500, preemptionPolicy="Never")
         first = self.on("n1", 0, 1)
         first["spec"]["priorityClassName"] = patient
         first = self.create(first)
