@@ -16,6 +16,17 @@ std::uint64_t realtime_us() {
          static_cast<std::uint64_t>(now.tv_nsec) / 1000U;
 }
 
+/// How far CLOCK_REALTIME is ahead of the kernel's clock. Read once: two answers must name the end of a period alike.
+std::uint64_t realtime_ahead_us() {
+  static const std::uint64_t ahead = [] {
+    timespec monotonic = {};
+    ::clock_gettime(CLOCK_MONOTONIC, &monotonic);
+    return realtime_us() - (static_cast<std::uint64_t>(monotonic.tv_sec) * 1000000U +
+                            static_cast<std::uint64_t>(monotonic.tv_nsec) / 1000U);
+  }();
+  return ahead;
+}
+
 /// Sample k covers [begin, end): a sixth of a second, rounded to whole buckets.
 std::uint64_t sample_edge(std::uint64_t k) { return k * kSecondNs / 6 / kBucketNs * kBucketNs; }
 std::uint64_t last_sample(std::uint64_t now) {
@@ -98,7 +109,7 @@ std::vector<ProcessRecord> card_processes(const Kernel& kernel, std::uint32_t ca
 std::vector<SampleRecord> card_samples(const Kernel& kernel, std::uint32_t card,
                                        std::uint64_t since_us, std::uint64_t now) {
   std::vector<SampleRecord> out;
-  const std::uint64_t offset = realtime_us() - now / 1000;
+  const std::uint64_t offset = realtime_ahead_us();
   const std::uint64_t last = last_sample(now);
   for (std::uint64_t k = last > kSamplesBack ? last - kSamplesBack : 1; k <= last; ++k) {
     if (sample_edge(k) <= kernel.boot_ns()) continue;
@@ -113,7 +124,7 @@ std::vector<SampleRecord> card_samples(const Kernel& kernel, std::uint32_t card,
 std::vector<SampleRecord> process_samples(const Kernel& kernel, std::uint32_t card,
                                           std::uint64_t since_us, std::uint64_t now) {
   std::vector<SampleRecord> out;
-  const std::uint64_t offset = realtime_us() - now / 1000;
+  const std::uint64_t offset = realtime_ahead_us();
   const std::uint64_t last = last_sample(now);
   for (const auto& [socket, client] : kernel.clients()) {
     const Account& account = *client->accounts[card];

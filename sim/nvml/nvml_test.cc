@@ -257,6 +257,24 @@ TEST_F(Nvml, UtilisationIsLateWholeAndTrue) {
   EXPECT_GT(warm, cold);
 }
 
+// The card's periods and its processes' are two questions to the simulated driver: without a pause, so that many periods
+// end between the two.
+TEST_F(Nvml, APeriodThatEndsMeanwhileMakesNobodyBusierThanAlways) {
+  const Holder busy(kMiB, true);
+  ASSERT_TRUE(busy.up());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  std::uint32_t most = 0;
+  while (std::chrono::steady_clock::now() < end) {
+    ProcessUtilizationSample samples[8];
+    unsigned count = 8;
+    // The mean of all periods of the last second.
+    if (lib.call("nvmlDeviceGetProcessUtilization", card0, samples, &count, 0ULL) != kSuccess) continue;
+    for (unsigned i = 0; i < count; ++i) most = std::max(most, samples[i].sm);
+  }
+  EXPECT_GE(most, 50U) << "a process that always has work";
+  EXPECT_LE(most, 100U);
+}
+
 TEST_F(Nvml, AChildOfForkAsksForItself) {
   unsigned count = 0;
   const Lib& library = lib;

@@ -105,12 +105,18 @@ Return Session::processes(const Card& card, std::vector<ProcessUse>* out) {
 }
 
 Return Session::usage(const Card& card, std::uint64_t since_us, std::vector<UsageSample>* out) {
-  for (Op op : {Op::kCardSamples, Op::kProcessSamples}) {
-    std::vector<SampleRecord> records;
-    Return r = as_return(link_->connection.list(op, card.minor, since_us, 0, &records));
-    if (r != kSuccess) return r;
-    append(records, out);
-  }
+  std::vector<SampleRecord> of_card;
+  std::vector<SampleRecord> of_processes;
+  Return r = as_return(link_->connection.list(Op::kCardSamples, card.minor, since_us, 0, &of_card));
+  if (r != kSuccess) return r;
+  r = as_return(link_->connection.list(Op::kProcessSamples, card.minor, since_us, 0, &of_processes));
+  if (r != kSuccess) return r;
+  // A period that ended between the two questions is left for the next time: its processes without its card would count
+  // into the mean as if it had taken no time.
+  const std::uint64_t newest = of_card.empty() ? 0 : of_card.back().end_us;
+  std::erase_if(of_processes, [&](const SampleRecord& one) { return one.end_us > newest; });
+  append(of_card, out);
+  append(of_processes, out);
   std::stable_sort(out->begin(), out->end(), [](const UsageSample& a, const UsageSample& b) {
     return a.time_us < b.time_us;
   });
