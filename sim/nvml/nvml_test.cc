@@ -257,8 +257,8 @@ TEST_F(Nvml, UtilisationIsLateWholeAndTrue) {
   EXPECT_GT(warm, cold);
 }
 
-// The card's periods and its processes' are two questions to the simulated driver: without a pause, so that many periods
-// end between the two.
+// The card's periods and its processes' are two questions to the simulated driver: without a pause, so that many
+// periods end between the two.
 TEST_F(Nvml, APeriodThatEndsMeanwhileMakesNobodyBusierThanAlways) {
   const Holder busy(kMiB, true);
   ASSERT_TRUE(busy.up());
