@@ -9,21 +9,15 @@ namespace {
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kSamplesBack = 120;  // 20 s of 1/6 s
 
-std::uint64_t realtime_us() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000U +
-         static_cast<std::uint64_t>(now.tv_nsec) / 1000U;
+std::uint64_t clock_us(clockid_t which) {
+  timespec now = {};
+  ::clock_gettime(which, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000U + static_cast<std::uint64_t>(now.tv_nsec) / 1000U;
 }
 
 /// How far CLOCK_REALTIME is ahead of the kernel's clock. Read once: two answers must name the end of a period alike.
 std::uint64_t realtime_ahead_us() {
-  static const std::uint64_t ahead = [] {
-    timespec monotonic = {};
-    ::clock_gettime(CLOCK_MONOTONIC, &monotonic);
-    return realtime_us() - (static_cast<std::uint64_t>(monotonic.tv_sec) * 1000000U +
-                            static_cast<std::uint64_t>(monotonic.tv_nsec) / 1000U);
-  }();
+  static const std::uint64_t ahead = clock_us(CLOCK_REALTIME) - clock_us(CLOCK_MONOTONIC);
   return ahead;
 }
 
@@ -71,7 +65,7 @@ CardStatusRecord card_status(const Kernel& kernel, std::uint32_t card, std::uint
   out.total_bytes = kernel.machine().model->memory_bytes;
   out.reserved_bytes = kernel.machine().model->reserved_bytes;
   out.used_bytes = engine.used_bytes;
-  out.now_us = realtime_us();
+  out.now_us = clock_us(CLOCK_REALTIME);
   out.gpu_percent = sample_percent(engine.busy, k);
   out.memory_percent = memory_percent(out.gpu_percent);
   out.copy_percent = sample_percent(engine.copy_busy, k);

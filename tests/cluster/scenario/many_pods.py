@@ -69,7 +69,9 @@ class ManyPods(SlotTest):
             names, seconds = self.start_all(count, start())
             figures.append(f"{count} by {door}: median {seconds[count // 2]:.1f}, last {seconds[-1]:.1f}")
             if judge:
-                judge([one for one in self.kube.list("Pod") if one["metadata"]["name"] in names], self.look_all(names))
+                pods = [one for one in self.kube.list("Pod") if one["metadata"]["name"] in names]
+                self.assertEqual(len(pods), count)
+                judge(pods, self.look_all(names))
             self._clean()
             self.created.clear()
             wait_for("the agent holds nothing", 20, lambda: not self.carve.inspect()["slices"])
