@@ -128,15 +128,22 @@ def with_carve(story):
 
 
 def the_waiting_one(story):
+    """Between two of its kernels, 200 µs each, it needs a processor at once: what else runs on this machine takes from its
+    share. Measured again, therefore, up to three times; the row says how often."""
     say("The pair of scene 1 again, now in slices of 30 and 70:")
-    jobs, pids = story.pair(("--memory 4Gi --cores 30 --wait=10s", 6, "--kernel-us", "200", "--sync"),
-                            ("--memory 8Gi --cores 70", 6))
-    time.sleep(4.2)
-    shares = story.delivered(pids, 3)
-    for job in jobs:
-        finish(job)
-    hold("the same pair in slices", f"{shares[0]:.1f} / {shares[1]:.1f} of 30 / 70",
-         abs(shares[0] - 30) <= 5 and abs(shares[1] - 70) <= 5)
+    for turn in range(1, 4):
+        jobs, pids = story.pair(("--memory 4Gi --cores 30 --wait=10s", 6, "--kernel-us", "200", "--sync"),
+                                ("--memory 8Gi --cores 70 --wait=10s", 6))
+        time.sleep(4.2)
+        shares = story.delivered(pids, 3)
+        for job in jobs:
+            finish(job)
+        held = abs(shares[0] - 30) <= 5 and abs(shares[1] - 70) <= 5
+        if held:
+            break
+        say(f"delivered {shares[0]:.1f} and {shares[1]:.1f}: measured again" if turn < 3 else "three times not held")
+    hold("the same pair in slices", f"{shares[0]:.1f} / {shares[1]:.1f} of 30 / 70"
+         + (f", measurement {turn}" if turn > 1 else ""), held)
 
 
 def memory_limit(story):
