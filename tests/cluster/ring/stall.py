@@ -1,10 +1,41 @@
 """A way to the API server on which chosen requests are held up, as a network may hold them: they arrive later, whatever
 became of whoever sent them. It ends TLS on both sides with the ring's own certificates; tokens go through."""
+import select
 import socket
 import ssl
 import threading
 
-from . import door
+
+def some(connection):
+    """What can be read of a connection that does not block: empty at its end, None when there is nothing yet."""
+    try:
+        return connection.recv(1 << 16)
+    except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return None
+
+
+def send(connection, data):
+    while data:
+        try:
+            data = data[connection.send(data):]
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            select.select([connection], [connection], [])
+
+
+def rest(connection, data):
+    """What of one request has not been read."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0)
+    more = b""
+    while len(body) + len(more) < length:
+        piece = some(connection)
+        if piece == b"":
+            raise OSError("the request ends early")
+        if piece is None:
+            select.select([connection], [], [])
+        else:
+            more += piece
+    return more
 
 
 class Stall:
@@ -49,28 +80,26 @@ class Stall:
         except OSError:
             raw.close()
             return
-        threading.Thread(target=door.copy, args=(server, client), daemon=True).start()
-        try:
-            while data := client.recv(1 << 16):
-                line = data.split(b"\r\n", 1)[0].decode(errors="replace")
-                if line.startswith("POST ") and self._held(line):
-                    data += self._rest(client, data)
-                    return self._hold(data)
-                server.sendall(data)
-        except OSError:
-            pass
-        finally:
-            server.close()
+        with client, server:
+            try:
+                self._forward(client, server)
+            except OSError:
+                pass
 
-    @staticmethod
-    def _rest(client, data):
-        """What of one request has not been read."""
-        head, _, body = data.partition(b"\r\n\r\n")
-        length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0)
-        more = b""
-        while len(body) + len(more) < length:
-            more += client.recv(1 << 16)
-        return more
+    def _forward(self, client, server):
+        """Both directions by one thread: OpenSSL allows no other thread in a connection that one is in."""
+        for end in (client, server):
+            end.setblocking(False)
+        while True:
+            for source, target in ((client, server), (server, client)):
+                while (data := some(source)) is not None:
+                    if not data:
+                        return
+                    line = data.split(b"\r\n", 1)[0].decode(errors="replace")
+                    if source is client and line.startswith("POST ") and self._held(line):
+                        return self._hold(data + rest(client, data))
+                    send(target, data)
+            select.select([client, server], [], [])
 
     def _hold(self, data):
         """On a connection of its own, so that it arrives though its sender has gone."""
