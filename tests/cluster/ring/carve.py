@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -124,10 +125,15 @@ class Carve:
     def wait_agent(self, seconds=30) -> None:
         """Until it serves its own socket and, with the DRA door, has published its cards."""
         name = f"{self.node.name}-agent"
-        until_process(self.node.state, name, "the agent's socket", seconds, self.node.outside(AGENT_SOCKET).exists)
+        until_process(self.node.state, name, "the agent answers at its socket", seconds, self.answers)
         if "dra" in self.doors:
             until_process(self.node.state, name, "ResourceSlices of the node", seconds, self.published)
             until_process(self.node.state, name, "the kubelet has registered the driver", seconds, self.registered)
+
+    def answers(self) -> bool:
+        """Somebody listens: the socket of one that was killed lies there until the next agent has bound its own."""
+        with socket.socket(socket.AF_UNIX) as one:
+            return one.connect_ex(str(self.node.outside(AGENT_SOCKET))) == 0
 
     def registered(self) -> bool:
         """The kubelet has said, since this agent was started, that it is connected to the driver."""
