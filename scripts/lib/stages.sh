@@ -12,7 +12,7 @@ convictions=$(mktemp "${TMPDIR:-/tmp}/carve-convictions.XXXXXX")
 # No processor is slow enough to excuse a failure here: rooms without real time, and what reads the tree.
 pure='^(core|codec|lease|app)_|^tools/|_is_current$'
 # Not under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
-not_under_asan='NoWayOfLoadingLeadsPastIt|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little'
+not_under_asan='NoWayOfLoadingLeadsPastIt|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little|integration/demo'
 # Under ASan in scripts/soak only: minutes of what scripts/test runs without it, over code that shorter tests run with it.
 slow_under_asan='journal_kills|kill_points|isolation_share|isolation_trace|attacks/table|shares_and_limits_hold'
 
