@@ -168,6 +168,12 @@ def check_devices(name, node, pods, paths):
     return found + [f"{name}: {device} belongs to no living container" for device in sorted(node["devices"].keys() - used)]
 
 
+def _essence(record):
+    """What of a record a node keeps: not the epoch, and the parts in the order in which their containers came."""
+    record = json.loads(record)
+    return {**record, "epoch": 0, "parts": sorted(record["parts"], key=lambda part: part["part"])}
+
+
 def check_agent(name, node, pods):
     """The journal's records are the pods' own but for the epoch, which the node does not keep; `carve inspect` shows the
     same limits."""
@@ -178,7 +184,7 @@ def check_agent(name, node, pods):
             found.append(f"{name}: the journal has no record of pod {uid}")
         elif uid not in wanted:
             found.append(f"{name}: the journal has a record of {uid}, which is no living pod's")
-        elif {**json.loads(wanted[uid]), "epoch": 0} != {**json.loads(node["journal"][uid]), "epoch": 0}:
+        elif _essence(wanted[uid]) != _essence(node["journal"][uid]):
             found.append(f"{name}: the journal's record of {uid} is {node['journal'][uid]}, the pod's {wanted[uid]}")
     shown = {(one["name"], card["card"], card["limit_bytes"], card["compute"])
              for one in node["inspect"]["slices"] for card in one["cards"]}

@@ -171,6 +171,15 @@ class Views(unittest.TestCase):
         self.node["journal"].update(u1=kept, u8=kept)
         self.finds("the journal has a record of u8, which is no living pod's", count=1)
 
+    def test_the_journal_has_parts_as_their_containers_came(self):
+        pods = [pod("p1", "u1", [(A, 4 * GIB, 30)])]
+        two = json.loads(record("u1", [(A, 4 * GIB, 30)]))
+        two["parts"].append({**two["parts"][0], "part": "main-1"})
+        pods[0]["metadata"]["annotations"][check.RECORD] = json.dumps(two)
+        self.node["journal"] = {"u1": json.dumps({**two, "parts": two["parts"][::-1]})}
+        said = views.check_agent("n1", self.node, pods)
+        self.assertFalse([line for line in said if "journal" in line], said)
+
     def test_planted_in_inspect(self):
         self.node["inspect"]["slices"][0]["cards"][0]["limit_bytes"] += 1
         self.finds("carve inspect does not have default/p1/main", count=2)
