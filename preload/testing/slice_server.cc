@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 
 namespace carve::preload::testing {
 
@@ -70,7 +71,12 @@ SliceServer::SliceServer(const std::string& folder, const std::vector<CardSpec>&
   must(bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), "bind");
   chmod(address.sun_path, 0666);
   must(listen(listener_.get(), 512), "listen");
-  thread_ = std::thread([this] { serve(); });
+  std::promise<void> begun;  // what a thread does at its own beginning is no time for a fork() either
+  thread_ = std::thread([this, &begun] {
+    begun.set_value();
+    serve();
+  });
+  begun.get_future().wait();
 }
 
 SliceServer::~SliceServer() {
@@ -96,41 +102,46 @@ void SliceServer::serve() {
     if (connection.get() < 0) {
       return;
     }
-    abi::Hello hello{};
-    if (recv(connection.get(), &hello, sizeof hello, 0) != sizeof hello) {
-      continue;
-    }
-    const std::uint32_t slot = connections_ % static_cast<std::uint32_t>(abi::kAccountSlots);
-    ucred peer{};
-    socklen_t length = sizeof peer;
-    getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length);
-    for (abi::AccountPage* page : accounts_) {
-      page->high_slot.store_seq_cst(slot + 1);
-    }
-    for (abi::GrantPage* page : grants_) {
-      page->high_slot.store_seq_cst(slot + 1);
-    }
-    abi::Welcome welcome{abi::kHelloMagic, abi::kPageAbi, static_cast<std::uint16_t>(grants_.size()),
-                         abi::WelcomeStatus::kOk, peer.pid, slot, slot + 1, 0};
-    std::vector<int> fds;
-    for (const Fd& fd : descriptors_) {
-      fds.push_back(fd.get());
-    }
-    std::vector<char> control(CMSG_SPACE(fds.size() * sizeof(int)));
-    iovec part{&welcome, sizeof welcome};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
-    std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
-    sendmsg(connection.get(), &message, MSG_NOSIGNAL);
-    __atomic_fetch_add(&connections_, 1U, __ATOMIC_RELEASE);
+    const std::lock_guard lock(at_work_);
+    welcome(connection.get());
   }
+}
+
+void SliceServer::welcome(int connection) {
+  abi::Hello hello{};
+  if (recv(connection, &hello, sizeof hello, 0) != sizeof hello) {
+    return;
+  }
+  const std::uint32_t slot = connections_ % static_cast<std::uint32_t>(abi::kAccountSlots);
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+  for (abi::AccountPage* page : accounts_) {
+    page->high_slot.store_seq_cst(slot + 1);
+  }
+  for (abi::GrantPage* page : grants_) {
+    page->high_slot.store_seq_cst(slot + 1);
+  }
+  abi::Welcome reply{abi::kHelloMagic, abi::kPageAbi, static_cast<std::uint16_t>(grants_.size()),
+                     abi::WelcomeStatus::kOk, peer.pid, slot, slot + 1, 0};
+  std::vector<int> fds;
+  for (const Fd& fd : descriptors_) {
+    fds.push_back(fd.get());
+  }
+  std::vector<char> control(CMSG_SPACE(fds.size() * sizeof(int)));
+  iovec part{&reply, sizeof reply};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
+  sendmsg(connection, &message, MSG_NOSIGNAL);
+  __atomic_fetch_add(&connections_, 1U, __ATOMIC_RELEASE);
 }
 
 }  // namespace carve::preload::testing

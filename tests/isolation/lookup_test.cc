@@ -151,12 +151,12 @@ TEST_F(Lookup, NvmlShowsTheSliceAlone) {
   int ready[2];
   int go[2];
   ASSERT_EQ(pipe(ready) + pipe(go), 0);
-  const pid_t neighbour = fork();
+  const pid_t neighbour = fork_quietly();
   if (neighbour == 0) {
     close(go[1]);
     _exit(hold("/usr/lib/carve/driver/libcuda.so.1", 3000 * kMiB, ready[1], go[0]));
   }
-  const pid_t own = fork();
+  const pid_t own = fork_quietly();
   if (own == 0) {
     close(go[1]);
     _exit(hold("libcuda.so.1", 200 * kMiB, ready[1], go[0]));

@@ -328,7 +328,7 @@ TEST_F(SliceTest, RacingProcessesNeverHoldMoreThanTheLimit) {
   ASSERT_EQ(pipe(ready) + pipe(go), 0);
   std::vector<pid_t> pids;
   for (int i = 0; i < kProcesses; ++i) {
-    const pid_t pid = fork();
+    const pid_t pid = fork_quietly();
     if (pid == 0) {
       close(go[1]);
       group.enter();

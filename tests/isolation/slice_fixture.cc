@@ -155,9 +155,14 @@ void SliceTest::start_slice(std::uint64_t limit, std::uint32_t compute) {
                                                            std::vector<preload::testing::CardSpec>{card});
 }
 
+pid_t SliceTest::fork_quietly() {
+  const auto quiet = slice_ != nullptr ? slice_->quiet() : std::unique_lock<std::mutex>();
+  return fork();
+}
+
 int SliceTest::in_child(const std::function<int()>& body, pid_t* pid) {
   std::fflush(nullptr);
-  const pid_t child = fork();
+  const pid_t child = fork_quietly();
   if (child == 0) {
     _exit(body());
   }

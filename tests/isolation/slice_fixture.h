@@ -61,6 +61,8 @@ class SliceTest : public ::testing::Test {
 
   /// Runs `body` in a child; its exit code is the answer (0: as wanted), 1000 + signal when killed.
   int in_child(const std::function<int()>& body, pid_t* pid = nullptr);
+  /// fork(), while the slice's server holds no lock.
+  pid_t fork_quietly();
 
   std::unique_ptr<preload::testing::SliceServer> slice_;
 };
