@@ -174,9 +174,15 @@ class ControlProcess(RingTest):
             context.load_cert_chain(self.folder / "tls.crt", self.folder / "tls.key")
         return context
 
-    def holder(self):
+    def lease(self):
         path = f"/apis/coordination.k8s.io/v1/namespaces/{SPACE}/leases/carve-control"
-        return self.kube.request("GET", path)["spec"]["holderIdentity"]
+        return self.kube.request("GET", path)["spec"]
+
+    def holder(self):
+        return self.lease()["holderIdentity"]
+
+    def epoch(self):
+        return self.lease()["leaseTransitions"]
 
     def test_two_replicas_agree_on_certificates_and_on_who_leads(self):
         leader, other = self.two_ready()
@@ -377,10 +383,6 @@ class ControlProcess(RingTest):
             self.ring.start_api_server()
             self.ring.wait_api_server()
             wait_for("the policy in force in a new API server", 30, in_force, every=0.5)
-
-    def epoch(self):
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{SPACE}/leases/carve-control"
-        return self.kube.request("GET", path)["spec"]["leaseTransitions"]
 
     @staticmethod
     def binding(name):
