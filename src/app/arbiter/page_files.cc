@@ -9,6 +9,7 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -36,19 +37,25 @@ bool on_tmpfs(const std::string& folder) {
   return statfs(folder.c_str(), &here) == 0 && here.f_type == TMPFS_MAGIC;
 }
 
-/// The address ranges, as /proc spells them, at which a process maps the account page.
-std::vector<std::string> mappings_of(std::int32_t pid, const std::string& name, std::uint64_t inode) {
+struct Mapping {
+  std::string range;  // as /proc spells it
+  bool writable;
+};
+
+/// Where a process maps the account page.
+std::vector<Mapping> mappings_of(std::int32_t pid, const std::string& name, std::uint64_t inode) {
   const std::string wanted = fmt::format(" {} ", inode);
   const std::string named = "/memfd:" + memfd_name(name) + " ";
-  std::vector<std::string> ranges;
+  std::vector<Mapping> mappings;
   FILE* maps = std::fopen(fmt::format("/proc/{}/maps", pid).c_str(), "re");
   char line[512];
   while (maps && std::fgets(line, sizeof line, maps)) {
     if (!std::strstr(line, named.c_str()) || !std::strstr(line, wanted.c_str())) continue;
-    ranges.emplace_back(line, std::strcspn(line, " "));
+    const std::size_t length = std::strcspn(line, " ");
+    mappings.push_back({std::string(line, length), std::strncmp(line + length, " rw-s", 5) == 0});
   }
   if (maps) std::fclose(maps);
-  return ranges;
+  return mappings;
 }
 
 template <class Page>
@@ -149,8 +156,8 @@ Result<AccountFile> PageFiles::find_account(const std::string& name, std::uint64
   while (const dirent* entry = processes ? readdir(processes) : nullptr) {
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
     const std::int32_t pid = std::atoi(entry->d_name);
-    for (const std::string& range : mappings_of(pid, name, inode)) {
-      Fd fd(::open(fmt::format("/proc/{}/map_files/{}", pid, range).c_str(), O_RDWR | O_CLOEXEC));
+    for (const Mapping& mapping : mappings_of(pid, name, inode)) {
+      Fd fd(::open(fmt::format("/proc/{}/map_files/{}", pid, mapping.range).c_str(), O_RDWR | O_CLOEXEC));
       if (!fd) continue;
       auto mapped = map_account(std::move(fd));
       if (!mapped || mapped->inode != inode) continue;
@@ -164,7 +171,8 @@ Result<AccountFile> PageFiles::find_account(const std::string& name, std::uint64
 }
 
 int PageFiles::count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode) {
-  return static_cast<int>(mappings_of(pid, name, inode).size());
+  const std::vector<Mapping> all = mappings_of(pid, name, inode);
+  return static_cast<int>(std::count_if(all.begin(), all.end(), [](const Mapping& m) { return m.writable; }));
 }
 
 }  // namespace carve::arbiter

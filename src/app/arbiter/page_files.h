@@ -69,7 +69,8 @@ class PageFiles {
   /// The account page that a living client still maps; kNotFound when none does. Anybody can make a memfd of that
   /// name: the inode tells which one was ours. Cost: a walk through /proc.
   static Result<AccountFile> find_account(const std::string& name, std::uint64_t inode);
-  /// How often the process maps the account page: once for each library instance that registered.
+  /// How often the process maps the account page for writing: once for each library instance that registered. One that
+  /// only reads (NVML's) holds no slot.
   static int count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode);
 
  private:

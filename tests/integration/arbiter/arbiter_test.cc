@@ -142,6 +142,29 @@ TEST_F(ArbiterTest, AProgramReplacedByExecLosesItsSlot) {
   EXPECT_EQ(listed("exec")->processes.size(), 1U);
 }
 
+TEST_F(ArbiterTest, WhatAProgramAfterExecOnlyReadsDoesNotKeepTheSlotBeforeIt) {
+  put(order("exec-nvml"));
+  RawClient watcher = connect("exec-nvml");
+  Child child([&] {
+    auto before = hello(runtime_, "exec-nvml");
+    if (!before) _exit(1);
+    before->card().slot->used_bytes.store_seq_cst(4096);
+    // As execve() leaves it (the watcher's mapping too, which fork() brought along), and as the new program's NVML then
+    // maps the page.
+    munmap(before->card().account, abi::kAccountPageBytes);
+    munmap(watcher.card().account, abi::kAccountPageBytes);
+    auto after = hello(runtime_, "exec-nvml", abi::LibraryKind::kNvml);
+    if (!after || mmap(nullptr, abi::kAccountPageBytes, PROT_READ, MAP_SHARED, after->card().account_fd.get(), 0) ==
+                      MAP_FAILED) {
+      _exit(1);
+    }
+  });
+  ASSERT_TRUE(child.wait_ready());
+  ASSERT_EQ(watcher.card().account->slots[1].used_bytes.load_seq_cst(), 4096U);
+  EXPECT_TRUE(eventually([&] { return listed("exec-nvml")->cards[0].announced == Bytes(); }, 8'000 * kMs));
+  EXPECT_EQ(listed("exec-nvml")->processes.size(), 1U);
+}
+
 TEST_F(ArbiterTest, LimitsChangeInPlaceAndADroppedSliceIsRevoked) {
   put(order("edit"));
   RawClient client = connect("edit");
