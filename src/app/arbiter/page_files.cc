@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include <fmt/core.h>
 
@@ -42,19 +43,28 @@ struct Mapping {
   bool writable;
 };
 
-/// Where a process maps the account page.
-std::vector<Mapping> mappings_of(std::int32_t pid, const std::string& name, std::uint64_t inode) {
+/// Where a process maps the account page: nowhere when it is gone. Any other failure is an error.
+Result<std::vector<Mapping>> mappings_of(std::int32_t pid, const std::string& name, std::uint64_t inode) {
+  const auto gone = [](int error) { return error == ENOENT || error == ESRCH; };
+  const std::string path = fmt::format("/proc/{}/maps", pid);
   const std::string wanted = fmt::format(" {} ", inode);
   const std::string named = "/memfd:" + memfd_name(name) + " ";
   std::vector<Mapping> mappings;
-  FILE* maps = std::fopen(fmt::format("/proc/{}/maps", pid).c_str(), "re");
+  const std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen(path.c_str(), "re"), std::fclose);
+  if (!maps && gone(errno)) return mappings;
+  if (!maps) return tl::unexpected(errno_error(errno, "open " + path));
+  bool any = false;
   char line[512];
-  while (maps && std::fgets(line, sizeof line, maps)) {
+  while (std::fgets(line, sizeof line, maps.get())) {
+    any = true;
     if (!std::strstr(line, named.c_str()) || !std::strstr(line, wanted.c_str())) continue;
     const std::size_t length = std::strcspn(line, " ");
     mappings.push_back({std::string(line, length), std::strncmp(line + length, " rw-s", 5) == 0});
   }
-  if (maps) std::fclose(maps);
+  if (std::ferror(maps.get()) && gone(errno)) return std::vector<Mapping>();
+  if (std::ferror(maps.get())) return tl::unexpected(errno_error(errno, "read " + path));
+  // Its first thread has ended: the others may live, in memory that this file does not show any more.
+  if (!any) return fail(Code::kUnavailable, path + " shows no memory at all");
   return mappings;
 }
 
@@ -156,7 +166,7 @@ Result<AccountFile> PageFiles::find_account(const std::string& name, std::uint64
   while (const dirent* entry = processes ? readdir(processes) : nullptr) {
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
     const std::int32_t pid = std::atoi(entry->d_name);
-    for (const Mapping& mapping : mappings_of(pid, name, inode)) {
+    for (const Mapping& mapping : mappings_of(pid, name, inode).value_or(std::vector<Mapping>())) {
       Fd fd(::open(fmt::format("/proc/{}/map_files/{}", pid, mapping.range).c_str(), O_RDWR | O_CLOEXEC));
       if (!fd) continue;
       auto mapped = map_account(std::move(fd));
@@ -170,8 +180,8 @@ Result<AccountFile> PageFiles::find_account(const std::string& name, std::uint64
   return found;
 }
 
-int PageFiles::count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode) {
-  const std::vector<Mapping> all = mappings_of(pid, name, inode);
+Result<int> PageFiles::count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode) {
+  CARVE_TRY(const auto all, mappings_of(pid, name, inode));
   return static_cast<int>(std::count_if(all.begin(), all.end(), [](const Mapping& m) { return m.writable; }));
 }
 

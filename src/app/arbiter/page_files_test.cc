@@ -2,8 +2,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <thread>
 
 namespace carve::arbiter {
 namespace {
@@ -16,7 +22,8 @@ class AccountTest : public ::testing::Test {
     ASSERT_TRUE(made) << made.error().what;
     account_ = std::move(*made);
   }
-  [[nodiscard]] int counted() const { return PageFiles::count_mappings(getpid(), name_, account_.inode); }
+  [[nodiscard]] Result<int> count(pid_t pid) const { return PageFiles::count_mappings(pid, name_, account_.inode); }
+  [[nodiscard]] int counted() const { return count(getpid()).value_or(-1); }
 
   const std::string name_ = "page-files-test-0";
   AccountFile account_;
@@ -34,6 +41,52 @@ TEST_F(AccountTest, WhatIsMappedForReadingHoldsNoSlot) {
   EXPECT_EQ(counted(), 2) << "another library instance";
   munmap(second, abi::kAccountPageBytes);
   munmap(nvml, abi::kAccountPageBytes);
+}
+
+TEST_F(AccountTest, WhoIsGoneMapsNothing) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  const auto counted = count(child);
+  ASSERT_TRUE(counted) << counted.error().what;
+  EXPECT_EQ(*counted, 0);
+}
+
+TEST_F(AccountTest, WhatCannotBeReadIsNotNothing) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto counted = count(getpid());
+  setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_FALSE(counted);
+  EXPECT_EQ(counted.error().code, Code::kResourceExhausted) << counted.error().what;
+}
+
+TEST_F(AccountTest, AProcessWhoseFirstThreadHasEndedIsNotGone) {
+  int ready[2];
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread([] {
+      for (;;) pause();
+    }).detach();
+    static_cast<void>(write(ready[1], "x", 1));
+    syscall(SYS_exit, 0);  // of this thread alone
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  Result<int> counted = 1;
+  for (int i = 0; i < 5000 && counted; ++i) {
+    usleep(1000);
+    counted = count(child);
+    if (counted && *counted == 0) break;
+  }
+  EXPECT_FALSE(counted) << "it lives, and was said to map " << counted.value_or(-1);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ void write_header(abi::AccountPage& page) {
   page.abi = abi::kPageAbi;
 }
 
+Fd pin(std::int32_t pid) { return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
+
 std::uint64_t next_generation() {
   static std::atomic<std::uint64_t> counter = now_ns();
   return ++counter;
@@ -108,14 +110,16 @@ Result<void> Slice::listen(const std::string& slices_folder, Fd kept) {
 }
 
 // The processes that were registered before the arbiter was restarted. The slot says which PID it is of, but a tenant
-// can write that: only a process that really maps the page keeps its slot.
+// can write that: only a process that really maps the page keeps its slot. One of which that cannot be told now (we are
+// short of descriptors or memory) keeps it too, and is looked at again in its turn.
 void Slice::take_members_over() {
   for (std::uint32_t i = 0; i < abi::kAccountSlots; ++i) {
     const abi::AccountSlot& slot = cards_[0].account.page->slots[i];
     const auto pid = static_cast<std::int32_t>(slot.host_pid.load_relaxed() & 0x7fffffff);
     if (pid == 0 && slot.used_bytes.load_relaxed() == 0 && slot.instance.load_relaxed() == 0) continue;
-    Fd pidfd(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
-    if (pidfd && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode) > 0) {
+    Fd pidfd = pin(pid);
+    const bool lives = pidfd || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    if (lives && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode).value_or(1) > 0) {
       members_[i] = {std::move(pidfd), pid, now_ns()};
     } else {
       free_slot(i);
@@ -175,6 +179,7 @@ void Slice::look_for_exec(std::uint64_t now_ns) {
   if (looked_at == members_.end()) looked_at = members_.begin();
   last_looked_at_ = looked_at->first;
   const std::int32_t pid = looked_at->second.pid;
+  if (!looked_at->second.pidfd) looked_at->second.pidfd = pin(pid);
   int held = 0;
   std::uint32_t oldest = looked_at->first;
   for (const auto& [slot, member] : members_) {
@@ -183,7 +188,8 @@ void Slice::look_for_exec(std::uint64_t now_ns) {
     if (member.since_ns < members_[oldest].since_ns) oldest = slot;
   }
   if (now_ns - members_[oldest].since_ns < kTimeToMapNs) return;
-  if (PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode) < held) free_slot(oldest);
+  const auto mapped = PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode);
+  if (mapped && *mapped < held) free_slot(oldest);
 }
 
 // Written anew each time: a tenant may have spoiled them, and its neighbours in the slice need them.

@@ -65,7 +65,7 @@ class Slice {
   [[nodiscard]] int listener() const { return listener_.get(); }
   [[nodiscard]] std::vector<int> kept_descriptors() const;
   struct Member {
-    Fd pidfd;
+    Fd pidfd;  // none: it could not be had yet
     std::int32_t pid = 0;
     std::uint64_t since_ns = 0;
   };

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -163,6 +164,23 @@ TEST_F(ArbiterTest, WhatAProgramAfterExecOnlyReadsDoesNotKeepTheSlotBeforeIt) {
   ASSERT_EQ(watcher.card().account->slots[1].used_bytes.load_seq_cst(), 4096U);
   EXPECT_TRUE(eventually([&] { return listed("exec-nvml")->cards[0].announced == Bytes(); }, 8'000 * kMs));
   EXPECT_EQ(listed("exec-nvml")->processes.size(), 1U);
+}
+
+TEST_F(ArbiterTest, WithoutADescriptorToLookWithALivingProcessKeepsItsSlot) {
+  put(order("short"));
+  RawClient client = connect("short");
+  client.card().slot->used_bytes.store_seq_cst(4096);
+  usleep(2'200'000);  // so long nobody is looked at
+  rlimit before{};
+  ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, nullptr, &before), 0);
+  const rlimit no_more{5, before.rlim_max};  // than it has; it polls four
+  ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, &no_more, nullptr), 0);
+  usleep(1'000'000);
+  ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, &before, nullptr), 0);
+  const auto slice = listed("short");
+  ASSERT_TRUE(slice.has_value());
+  EXPECT_EQ(slice->cards[0].announced, Bytes(4096));
+  EXPECT_EQ(slice->processes.size(), 1U);
 }
 
 TEST_F(ArbiterTest, LimitsChangeInPlaceAndADroppedSliceIsRevoked) {
