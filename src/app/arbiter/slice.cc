@@ -122,7 +122,7 @@ void Slice::take_members_over() {
     if (lives && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode).value_or(1) > 0) {
       members_[i] = {std::move(pidfd), pid, now_ns()};
     } else {
-      free_slot(i);
+      empty_slot(i);  // the bound of all sums is not known before the last one
     }
   }
 }
@@ -159,7 +159,7 @@ int Slice::take_slot(std::int32_t pid, Fd pidfd) {
   std::uint32_t slot = 0;
   while (members_.contains(slot)) ++slot;
   if (slot >= abi::kAccountSlots) return -1;
-  for (Card& card : cards_) card.loop->empty_slot(card.number, slot);
+  empty_slot(slot);
   members_[slot] = {std::move(pidfd), pid, now_ns()};
   for (Card& card : cards_) card.account.page->slots[slot].host_pid.store_release(static_cast<std::uint64_t>(pid));
   refresh_headers();
@@ -168,8 +168,12 @@ int Slice::take_slot(std::int32_t pid, Fd pidfd) {
 
 void Slice::free_slot(std::uint32_t slot) {
   members_.erase(slot);
-  for (Card& card : cards_) card.loop->empty_slot(card.number, slot);
+  empty_slot(slot);
   refresh_headers();
+}
+
+void Slice::empty_slot(std::uint32_t slot) {
+  for (Card& card : cards_) card.loop->empty_slot(card.number, slot);
 }
 
 void Slice::look_for_exec(std::uint64_t now_ns) {

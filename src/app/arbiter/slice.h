@@ -88,6 +88,7 @@ class Slice {
   Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
   Result<void> listen(const std::string& slices_folder, Fd kept);
   void take_members_over();
+  void empty_slot(std::uint32_t slot);
   void refresh_headers();
 
   PageFiles& files_;

@@ -4,6 +4,10 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
 #include "tests/integration/arbiter/fixture.h"
 
 // The arbiter dies at any moment; what runs goes on, and the next one takes it over.
@@ -125,6 +129,31 @@ TEST_F(RestartTest, AProcessThatDiedMeanwhileIsForgotten) {
     const auto slice = listed("g");
     return slice && slice->cards[0].announced == Bytes() && slice->processes.size() == 1;
   }));
+}
+
+TEST_F(RestartTest, WhileSlotsAreTakenOverNoneIsLeftOutOfTheSums) {
+  put(order("l"));
+  Child first([&] {
+    if (!hello(runtime_, "l")) _exit(1);
+  });
+  ASSERT_TRUE(first.wait_ready());
+  RawClient client = connect("l");
+  ASSERT_EQ(client.welcome.slot, 1U);
+  arbiter_->kill();
+  first.kill();
+  std::atomic<bool> stop{false};
+  std::uint32_t least = 2;
+  std::thread neighbour([&] {
+    while (!stop) least = std::min(least, client.card().grant->high_slot.load_seq_cst());
+  });
+  arbiter_->start();
+  EXPECT_TRUE(eventually([&] {
+    const auto slice = listed("l");
+    return slice && slice->processes.size() == 1;
+  }));
+  stop = true;
+  neighbour.join();
+  EXPECT_EQ(least, 2U) << "for a moment the living process's bytes did not count against the limit";
 }
 
 TEST_F(RestartTest, ANamesakeOfAnAccountPageIsNotTakenForIt) {
