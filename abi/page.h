@@ -109,7 +109,7 @@ struct AccountPage {
   std::uint16_t reserved0;
   std::uint8_t reserved1[56];
   Cell<std::uint32_t> doorbell;        // client → arbiter futex word: bump and wake on a want or busy edge
-  Cell<std::uint32_t> high_slot;       // a copy of the grant page's, for the arbiter's own look
+  Cell<std::uint32_t> high_slot;       // a copy of the grant page's, which arbiters once read
   std::uint8_t padding[4096 - 72];
   AccountSlot slots[kAccountSlots];
 };

@@ -130,7 +130,7 @@ class Card {
     now_ += passed;
     lease::Observation seen[kMostSlices];
     for (int i = 0; i < count_; ++i) {
-      seen[i] = lease::observe(slices_[i].account, last_, now_);
+      seen[i] = lease::observe(slices_[i].account, kSlots, last_, now_);
       check(seen[i].inflight_ns <= lease::kMostInflightNs);
     }
     arbiter_.step(now_, seen);

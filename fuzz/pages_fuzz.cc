@@ -63,7 +63,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fixed[i] = kind % 3 == 0;
     const auto priority = static_cast<abi::PriorityClass>(kind / 3 % 3);
     world->arbiter.add({kind % 101U, static_cast<abi::ShareClass>(kind % 3), priority});
-    world->pages[i].high_slot.raw = abi::kAccountSlots;
   }
   std::uint64_t now = 1'000'000'000;
   std::uint64_t last = now;
@@ -72,7 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     scribble(*world, input);
     for (int i = 0; i < kSlices; ++i) {
       lease::Observation& seen = world->seen[i];
-      seen = lease::observe(world->pages[i], last, now);
+      seen = lease::observe(world->pages[i], abi::kAccountSlots, last, now);
       check(seen.inflight_ns <= lease::kMostInflightNs);
       check(seen.edge_ns == 0 || (seen.edge_ns >= last && seen.edge_ns <= now));
       check(seen.busy || seen.inflight_ns == 0);

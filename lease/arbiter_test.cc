@@ -280,10 +280,23 @@ TEST(Observe, WhateverStandsInThePageIsClamped) {
   auto* words = reinterpret_cast<std::uint64_t*>(page.get());
   for (int round = 0; round < 50; ++round) {
     for (std::size_t i = 0; i < sizeof *page / 8; ++i) words[i] = random();
-    const Observation seen = observe(*page, 100, 200);
+    const Observation seen = observe(*page, abi::kAccountSlots, 100, 200);
     EXPECT_LE(seen.inflight_ns, kMostInflightNs);
     EXPECT_TRUE(seen.edge_ns == 0 || (seen.edge_ns >= 100 && seen.edge_ns <= 200));
   }
+}
+
+TEST(Observe, HowManySlotsThereAreIsNotTheTenantsWord) {
+  auto page = std::make_unique<abi::AccountPage>();
+  page->slots[1].want.raw = 1;
+  page->slots[2].busy.raw = 1;
+  for (const std::uint32_t said : {0U, 1U, 1024U, ~0U}) {
+    page->high_slot.raw = said;
+    const Observation seen = observe(*page, 2, 100, 200);
+    EXPECT_TRUE(seen.want) << "hidden by a bound of " << said;
+    EXPECT_FALSE(seen.busy) << "a slot that nobody was given, by a bound of " << said;
+  }
+  EXPECT_TRUE(observe(*page, ~0U, 100, 200).busy) << "no more slots than a page has";
 }
 
 }  // namespace

@@ -256,7 +256,7 @@ class Both {
   Both() {
     grant->rate_ppm.raw = 300'000;
     grant->memory_limit.raw = kLargestLimit;
-    grant->high_slot.raw = account->high_slot.raw = kProcesses;
+    grant->high_slot.raw = kProcesses;
     grant->heartbeat_ns.raw = clock;
     for (std::uint32_t i = 0; i < kProcesses; ++i) {
       gates[i].attach(grant.get(), account.get(), &account->slots[i]);
@@ -269,7 +269,7 @@ class Both {
     std::uint64_t last = clock;
     for (int round = 1; round <= rounds; ++round) {
       const std::uint64_t now = clock += kMs / 2;
-      const Observation seen = observe(*account, last, now);
+      const Observation seen = observe(*account, kProcesses, last, now);
       last = now;
       impossible += seen.inflight_ns > kMostInflightNs || seen.edge_ns > now ? 1 : 0;
       wanted += seen.want ? 1 : 0;

@@ -2,9 +2,8 @@
 
 namespace carve::lease {
 
-Observation observe(const abi::AccountPage& page, std::uint64_t last, std::uint64_t now) {
+Observation observe(const abi::AccountPage& page, std::uint32_t slots, std::uint64_t last, std::uint64_t now) {
   Observation all;
-  std::uint32_t slots = page.high_slot.load_relaxed();
   if (slots > abi::kAccountSlots) slots = abi::kAccountSlots;
   for (std::uint32_t i = 0; i < slots; ++i) {
     const abi::AccountSlot& slot = page.slots[i];

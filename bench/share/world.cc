@@ -61,7 +61,6 @@ World::World(const std::vector<Tenant>& tenants, const Machine& machine, std::ui
     client->tenant = tenant;
     client->index = clients_.size();
     client->at_ns = tenant.work.start_ns;
-    client->account->high_slot.raw = 1;
     client->grant->rate_ppm.raw = tenant.terms.compute * 10'000;
     client->gate.attach(client->grant.get(), client->account.get(), &client->slot());
     arbiter_.add(tenant.terms);
@@ -231,7 +230,7 @@ void World::ring() { arbiter_at_ = std::min(arbiter_at_, now_ + machine_.wake_ns
 void World::step_arbiter() {
   std::vector<lease::Observation> seen(clients_.size());
   for (std::size_t i = 0; i < clients_.size(); ++i) {
-    seen[i] = lease::observe(*clients_[i]->account, last_step_, now_);
+    seen[i] = lease::observe(*clients_[i]->account, 1, last_step_, now_);
   }
   arbiter_.step(now_, seen.data());
   last_step_ = now_;

@@ -99,7 +99,7 @@ Result<int> CardLoop::add(abi::GrantPage* grant, abi::AccountPage* account, cons
   }
   trace_.added(slice, terms);
   Place place{grant, account, 0, 0, grant->lease.load_relaxed() >> kModeBits, 0};
-  place.settled_busy_ns = lease::observe(*account, 0, now_ns()).busy_ns;
+  place.settled_busy_ns = lease::observe(*account, grant->high_slot.load_relaxed(), 0, now_ns()).busy_ns;
   places_[static_cast<std::size_t>(slice)] = place;
   kick();
   return slice;
@@ -146,7 +146,8 @@ std::uint64_t CardLoop::charged_ns(int slice) {
 std::uint64_t CardLoop::busy_ns(int slice) {
   const std::lock_guard lock(mutex_);
   const Place& place = places_[static_cast<std::size_t>(slice)];
-  return place.retired_busy_ns + lease::observe(*place.account, 0, now_ns()).busy_ns;
+  const std::uint32_t slots = place.grant->high_slot.load_relaxed();
+  return place.retired_busy_ns + lease::observe(*place.account, slots, 0, now_ns()).busy_ns;
 }
 
 void CardLoop::kick() {
@@ -185,9 +186,10 @@ std::uint64_t CardLoop::step() {
   const std::uint64_t now = now_ns();
   const auto end = static_cast<std::size_t>(machine_.slices_end());
   for (std::size_t i = 0; i < end; ++i) {
-    if (!places_[i].account) continue;
-    seen_[i] = lease::observe(*places_[i].account, last_, now);
-    seen_[i].busy_ns += places_[i].retired_busy_ns - places_[i].settled_busy_ns;
+    const Place& place = places_[i];
+    if (!place.account) continue;
+    seen_[i] = lease::observe(*place.account, place.grant->high_slot.load_relaxed(), last_, now);
+    seen_[i].busy_ns += place.retired_busy_ns - place.settled_busy_ns;
   }
   machine_.step(now, seen_.data());
   trace_.stepped(now, machine_, seen_.data());
