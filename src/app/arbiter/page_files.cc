@@ -108,8 +108,9 @@ Result<Mapped<abi::GrantPage>> PageFiles::grant(const std::string& name) {
   const std::string path = folder_ + "/" + name;
   const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return tl::unexpected(errno_error(errno, "open grant page " + name));
-  if (ftruncate(fd.get(), sizeof(abi::GrantPage)) != 0) {
-    return tl::unexpected(errno_error(errno, "size grant page " + name));
+  // With memory behind it: where the file system is full that is an error here, and not a signal at the first write.
+  if (const int error = posix_fallocate(fd.get(), 0, sizeof(abi::GrantPage)); error != 0) {
+    return tl::unexpected(errno_error(error, "allocate grant page " + name));
   }
   return map_page<abi::GrantPage>(fd.get(), "grant page " + name);
 }

@@ -52,6 +52,7 @@ class PageFiles {
   static Result<PageFiles> open(const std::string& folder);
 
   /// Maps the grant page `name` writable; makes it, zeroed, when there is none.
+  ///   errors  kResourceExhausted: the file system is full
   Result<Mapped<abi::GrantPage>> grant(const std::string& name);
   /// What a tenant gets: cannot be written, nor opened again for writing through /proc/self/fd.
   Result<Fd> tenant_descriptor(const std::string& name) const;

@@ -183,6 +183,24 @@ TEST_F(ArbiterTest, WithoutADescriptorToLookWithALivingProcessKeepsItsSlot) {
   EXPECT_EQ(slice->processes.size(), 1U);
 }
 
+TEST_F(ArbiterTest, WhereTheFileSystemIsFullASliceIsRefused) {
+  const std::string pages = runtime_ + "/arbiter/pages";
+  arbiter_->kill();
+  ASSERT_EQ(umount2(pages.c_str(), MNT_DETACH), 0);
+  ASSERT_EQ(mount("small", pages.c_str(), "tmpfs", 0, "mode=0700,size=8k"), 0) << std::strerror(errno);
+  arbiter_->start();
+  ASSERT_TRUE(eventually([&] { return agent_->list().has_value(); }));
+  put(order("one"));
+  put(order("two"));
+  const auto third = agent_->put(order("three"));
+  ASSERT_FALSE(third) << "two pages of two";
+  EXPECT_EQ(third.error().code, Code::kResourceExhausted) << third.error().what;
+  EXPECT_TRUE(arbiter_->alive());
+  ASSERT_TRUE(agent_->drop("one"));
+  put(order("three"));
+  EXPECT_EQ(connect("three").welcome.status, abi::WelcomeStatus::kOk);
+}
+
 TEST_F(ArbiterTest, LimitsChangeInPlaceAndADroppedSliceIsRevoked) {
   put(order("edit"));
   RawClient client = connect("edit");

@@ -66,6 +66,10 @@ int __real_unlink(const char* path);
 int __wrap_unlink(const char* path) { return pass("unlink"), __real_unlink(path); }
 int __real_ftruncate(int fd, off_t size);
 int __wrap_ftruncate(int fd, off_t size) { return pass("ftruncate"), __real_ftruncate(fd, size); }
+int __real_posix_fallocate(int fd, off_t offset, off_t size);
+int __wrap_posix_fallocate(int fd, off_t offset, off_t size) {
+  return pass("posix_fallocate"), __real_posix_fallocate(fd, offset, size);
+}
 int __real_memfd_create(const char* name, unsigned flags);
 int __wrap_memfd_create(const char* name, unsigned flags) {
   return pass("memfd_create"), __real_memfd_create(name, flags);
