@@ -164,7 +164,10 @@ class LatestStreams<Message>::Stream final : public grpc::ServerWriteReactor<Mes
 
  private:
   void write() {
-    message_ = owner_.make_();
+    Message made = owner_.make_();  // asks the application: without the lock
+    const std::lock_guard lock(mutex_);
+    if (finished_) return;  // meanwhile: gRPC allows no write after that
+    message_ = std::move(made);
     this->StartWrite(&message_);
   }
   LatestStreams& owner_;

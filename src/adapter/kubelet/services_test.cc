@@ -1,0 +1,86 @@
+#include "adapter/kubelet/services.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+// The generated services on a socket of their own, with a client that goes when the test says so.
+namespace carve::kubelet {
+namespace {
+
+/// A list that takes as long to make as the test wants.
+class SlowSlots final : public SlotCalls {
+ public:
+  [[nodiscard]] std::vector<SlotDevice> list() const override {
+    std::unique_lock lock(mutex_);
+    asked_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !held_; });
+    return {{"slot-0000", true}};
+  }
+  Result<std::string> allocate(const std::vector<std::string>&) override { return fail(Code::kUnavailable, "none"); }
+  void before_start(const std::vector<std::string>&, Answer answer) override { answer({}); }
+
+  void hold(bool held) {
+    const std::lock_guard lock(mutex_);
+    held_ = held;
+    asked_ = false;
+    changed_.notify_all();
+  }
+  void wait_until_asked() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return asked_; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable bool asked_ = false;
+  bool held_ = false;
+};
+
+TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
+  char folder[] = "/tmp/carve-streams-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string address = "unix:" + std::string(folder) + "/s";
+  SlowSlots slots;
+  Workers workers(1);
+  SlotService service(slots, workers);
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  const auto server = builder.BuildAndStart();
+  ASSERT_TRUE(server);
+  const auto stub = v1beta1::DevicePlugin::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+
+  for (int round = 0; round < 5; ++round) {
+    grpc::ClientContext context;
+    const auto reader = stub->ListAndWatch(&context, {});
+    v1beta1::ListAndWatchResponse list;
+    ASSERT_TRUE(reader->Read(&list));
+    slots.hold(true);
+    std::thread change([&] { service.lists().changed(); });
+    slots.wait_until_asked();
+    context.TryCancel();
+    while (reader->Read(&list)) {
+    }
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the server has heard of it
+    slots.hold(false);
+    change.join();
+    for (int i = 0; i < 5000 && service.lists().any(); ++i) usleep(1000);
+    EXPECT_FALSE(service.lists().any()) << "round " << round;
+  }
+  service.lists().close();
+  server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  unlink((std::string(folder) + "/s").c_str());
+  rmdir(folder);
+}
+
+}  // namespace
+}  // namespace carve::kubelet
