@@ -124,11 +124,11 @@ class Agent final : public AgentApi, public NodeSlices {
   void recall_cards(), remember_cards();
   [[nodiscard]] GpuInventory with_missing(GpuInventory fresh);
   // watch.cc
-  [[nodiscard]] std::vector<std::string> slices_of_process(std::int32_t pid) const;
+  [[nodiscard]] std::vector<std::string> slices_of_process(std::int32_t pid, bool by_hellos = true) const;
   void look_for_lost();
   [[nodiscard]] std::string slice_on(const std::vector<std::string>& ids, const CardId& card) const;
-  std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage);
-  void look_at_pages();
+  std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage, bool by_hellos = true);
+  bool look_at_pages();  // whether the arbiter answered
   // act.cc
   void act(const Breach& breach), thaw(), thaw_containers();
   bool throttle(const Breach& breach);

@@ -250,6 +250,35 @@ TEST(Agent, TheSecondLineKillsWhatGoesAroundTheLibrary) {
   EXPECT_EQ(machine.pages.overheads[grant->slice + "/0"], Bytes::gib(2));
 }
 
+TEST(Agent, WhileTheArbiterIsAwayMemoryAndCardsAreJudged) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto grant = agent->allocate(root(), ask(4, 30), {});
+  for (const std::int32_t pid : {77, 78, 79}) ASSERT_TRUE(agent->join(root(pid), grant->slice));
+  const std::string card = grant->cards[0].card.str();
+  const std::string other = card == "GPU-0" ? "GPU-1" : "GPU-0";
+  machine.pages.hellos[grant->slice] = {77, 500};  // 500: of no cgroup that tells whose it is
+  agent->watch();
+  machine.pages.away = true;
+  const auto look = [&] {
+    for (int i = 0; i < 4; ++i) {
+      machine.clock.advance(std::chrono::milliseconds(250));
+      agent->watch();
+    }
+  };
+  // 78 may have said hello to an arbiter that did not tell us; 500 may be another process by now.
+  machine.gpu.processes[card] = {{77, Bytes::gib(1), 20}, {78, Bytes::gib(1), 20}};
+  machine.gpu.processes[other] = {{500, Bytes::gib(9), 20}};
+  look();
+  EXPECT_EQ(machine.processes.killed, std::set<std::int32_t>());
+  machine.gpu.processes[other].push_back({79, Bytes::mib(1), 0});
+  look();
+  EXPECT_EQ(machine.processes.killed, std::set<std::int32_t>{79});
+  machine.gpu.processes[card][0].memory = Bytes::gib(5);
+  look();
+  EXPECT_EQ(machine.processes.killed, (std::set<std::int32_t>{77, 78, 79})) << "all that holds more than the slice may";
+}
+
 TEST(Agent, ThrottlingFreezesForAWhileOnly) {
   Machine machine;
   auto agent = machine.start();

@@ -169,7 +169,7 @@ Result<void> Agent::restore() {
   publish_devices();
   thaw_containers();
   reap();
-  look_at_pages();
+  static_cast<void>(look_at_pages());
   return {};
 }
 

@@ -35,7 +35,7 @@ void Agent::note_gpu_state() {
 /// Whose process this is, the surest first: its cgroup (`carve run`), its hello, what is mounted for it, its pod.
 /// The last is the kernel's word too, and all that is left of one that hides its mounts (chroot); and what it
 /// mounts itself cannot make it another pod's.
-std::vector<std::string> Agent::slices_of_process(std::int32_t pid) const {
+std::vector<std::string> Agent::slices_of_process(std::int32_t pid, bool by_hellos) const {
   const std::string own = world_.cgroups != nullptr ? world_.cgroups->slice_of(pid) : std::string();
   if (!own.empty()) return {own};
   const auto seen = world_.processes.slices_seen_by(pid);
@@ -46,7 +46,7 @@ std::vector<std::string> Agent::slices_of_process(std::int32_t pid) const {
   const std::lock_guard lock(state_);
   for (const auto& [id, slice] : slices_) {
     const auto& said = slice.registered;
-    if (std::find(said.begin(), said.end(), pid) != said.end()) ids.push_back(id);
+    if (by_hellos && std::find(said.begin(), said.end(), pid) != said.end()) ids.push_back(id);
     if (member && std::find(slice.pods.begin(), slice.pods.end(), member->pod) != slice.pods.end()) pods.push_back(id);
   }
   for (const auto& id : seen) {
@@ -72,20 +72,20 @@ std::string Agent::slice_on(const std::vector<std::string>& ids, const CardId& c
   return ids.empty() ? std::string() : ids.front();
 }
 
-std::vector<Sighting> Agent::sightings_of(const std::vector<GpuUsage>& usage) {
+std::vector<Sighting> Agent::sightings_of(const std::vector<GpuUsage>& usage, bool by_hellos) {
   std::vector<Sighting> sightings;
   std::map<std::int32_t, std::vector<std::string>> known;
   for (const auto& card : usage) {
     for (const auto& process : card.processes) {
       auto [it, fresh] = known.try_emplace(process.pid);
-      if (fresh) it->second = slices_of_process(process.pid);
+      if (fresh) it->second = slices_of_process(process.pid, by_hellos);
       sightings.push_back({slice_on(it->second, card.card), card.card, process});
     }
   }
   return sightings;
 }
 
-void Agent::look_at_pages() {
+bool Agent::look_at_pages() {
   const auto pages = world_.pages.list();
   const auto now = world_.clock.now();
   bool changed = false;
@@ -106,6 +106,7 @@ void Agent::look_at_pages() {
   if (changed)
     note_event(ok ? "arbiter-back" : "arbiter-away", "", ok ? "the arbiter answers" : pages.error().what);
   if (pages) reconcile_pages(*pages);
+  return ok;
 }
 
 /// A card that is not listed may be the next time; one that is lost is seen again only by a library opened anew.
@@ -136,13 +137,14 @@ void Agent::watch() {
   auto usage = world_.gpu.usage();
   note_gpu_state();
   // After the driver's list: whoever is on a card said hello before, so he is in the pages' list.
-  look_at_pages();
+  const bool arbiter_answers = look_at_pages();
   std::map<std::string, std::vector<std::int32_t>> members;
   for (const auto& id : ids_in_cgroups()) {
     if (world_.cgroups == nullptr) break;
     if (auto pids = world_.cgroups->pids(id)) members[id] = std::move(*pids);
   }
-  const auto sightings = usage ? sightings_of(*usage) : std::vector<Sighting>();
+  // What was said to an arbiter that is away may be of processes long gone, and their numbers others' by now.
+  const auto sightings = usage ? sightings_of(*usage, arbiter_answers) : std::vector<Sighting>();
   std::vector<WatchedSlice> watched;
   std::vector<Breach> breaches;
   bool pages_known = false;
@@ -157,7 +159,8 @@ void Agent::watch() {
                        slice.slices,
                        {slice.registered.begin(), slice.registered.end()},
                        slice.announced,
-                       {}};
+                       {},
+                       pages_known};
       for (std::size_t i = 0; i < slice.slices.size(); ++i) {
         one.delivered_percent.push_back(slice.accounted_percent(i));
       }
@@ -169,8 +172,8 @@ void Agent::watch() {
       books_.watch.used(usage_, world_.clock.now());
       static_cast<void>(apply_verdicts());
     }
-    // Without the arbiter nobody can be told from a process that never said hello.
-    if (usage && pages_known) breaches = watchdog_.judge(watched, sightings, world_.clock.now());
+    // Without the arbiter nobody can be told from a process that never said hello; who holds what of which card can.
+    if (usage) breaches = watchdog_.judge(watched, sightings, world_.clock.now());
   }
   for (const auto& breach : breaches) act(breach);
   if (!usage || !pages_known) return;

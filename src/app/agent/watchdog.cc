@@ -47,7 +47,7 @@ void Watchdog::judge_process(const WatchedSlice& slice, const Sighting& seen, Cl
   const bool own_card = std::any_of(slice.cards.begin(), slice.cards.end(),
                                     [&](const Slice& card) { return card.card == seen.card; });
   const std::int32_t pid = seen.process.pid;
-  if (own_card && (slice.whole || slice.registered.count(pid) != 0)) return;
+  if (own_card && (slice.whole || !slice.pages_known || slice.registered.count(pid) != 0)) return;
   const BreachKind kind = own_card ? BreachKind::kUnregistered : BreachKind::kForeignCard;
   if (!lasted({kind, slice.id, seen.card, pid}, bounds_.unregistered_for, now)) return;
   const Bytes memory = seen.process.memory;
@@ -105,7 +105,7 @@ std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
       const auto found = sums.find({slice.id, slice.cards[i].card});
       const Sum sum = found == sums.end() ? Sum() : found->second;
       judge_memory(slice, slice.cards[i], sum, now, &breaches);
-      judge_compute(slice, i, sum, now, &breaches);
+      if (slice.pages_known) judge_compute(slice, i, sum, now, &breaches);
     }
   }
   // What was not seen in this round starts anew.

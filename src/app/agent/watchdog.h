@@ -23,6 +23,7 @@ struct WatchedSlice {
   std::set<std::int32_t> registered;      // said hello
   std::vector<Bytes> announced;           // per card
   std::vector<double> delivered_percent;  // per card, by the pages or the arbiter, the larger
+  bool pages_known = true;                // what the three above say is of now; else only memory and cards are judged
 };
 
 /// One process on one card in one round; `slice` is whose it is by the kernel's word, empty: foreign.
