@@ -104,7 +104,8 @@ void Server::poll_once(int timeout_ms) {
   polled.push_back({control_.get(), POLLIN, 0});
   for (const Fd& agent : agents_) polled.push_back({agent.get(), POLLIN, 0});
   const std::size_t agents_end = polled.size();
-  for (const Guest& guest : guests_) polled.push_back({guest.socket.get(), POLLIN, 0});
+  // No more is taken from a slice that keeps its closer waiting.
+  for (const Guest& guest : guests_) polled.push_back({guest.closer.full() ? -1 : guest.socket.get(), POLLIN, 0});
   const std::size_t guests_end = polled.size();
   struct Owner {
     Slice* slice;
@@ -112,7 +113,7 @@ void Server::poll_once(int timeout_ms) {
   };
   std::vector<Owner> owners;
   for (const auto& [id, slice] : slices_) {
-    polled.push_back({slice->listener(), POLLIN, 0});
+    polled.push_back({slice->closer().full() ? -1 : slice->listener(), POLLIN, 0});
     owners.push_back({slice.get(), -1});
     for (const auto& [slot, member] : slice->members()) {
       polled.push_back({member.pidfd.get(), POLLIN, 0});
@@ -134,7 +135,7 @@ void Server::poll_once(int timeout_ms) {
     Guest& guest = guests_[i - agents_end];
     if (!guest.socket) continue;
     if (polled[i].revents != 0) greet(guest);
-    else if (guest.deadline_ns < now) guest.socket.reset();
+    else if (guest.deadline_ns < now) guest.leaves();
   }
   std::erase_if(guests_, [](const Guest& guest) { return !guest.socket; });
   for (std::size_t i = 1; i < agents_end; ++i) {
@@ -242,7 +243,10 @@ void Server::drop(const std::string& id) {
   if (found == slices_.end()) return;
   found->second->revoke();
   slices_.erase(found);
-  std::erase_if(guests_, [&](const Guest& guest) { return guest.slice == id; });
+  for (Guest& guest : guests_) {
+    if (guest.slice == id) guest.leaves();
+  }
+  std::erase_if(guests_, [](const Guest& guest) { return !guest.socket; });
 }
 
 void Server::list(int socket, const std::string& after) {
@@ -268,9 +272,9 @@ void Server::accept_guest(Slice& slice) {
   }
   const auto is_of = [&](const Guest& guest) { return guest.socket && guest.slice == slice.id(); };
   if (std::count_if(guests_.begin(), guests_.end(), is_of) >= static_cast<std::ptrdiff_t>(kMostGuestsOfSlice)) {
-    std::find_if(guests_.begin(), guests_.end(), is_of)->socket.reset();
+    std::find_if(guests_.begin(), guests_.end(), is_of)->leaves();
   }
-  guests_.push_back({std::move(socket), slice.id(), now_ns() + kGuestPatienceNs});
+  guests_.push_back({std::move(socket), slice.id(), now_ns() + kGuestPatienceNs, slice.closer()});
 }
 
 /// Whether a process may join; a stranger is told of in the log, at most every ten seconds.
@@ -287,7 +291,7 @@ bool Server::welcome_in(const std::string& slice, pid_t pid) {
 
 void Server::greet(Guest& guest) {
   alignas(abi::Hello) char bytes[sizeof(abi::Hello)] = {};
-  const auto packet = receive_packet(guest.socket.get(), bytes, sizeof bytes);
+  auto packet = receive_packet(guest.socket.get(), bytes, sizeof bytes);
   abi::Hello hello = {};
   const auto found = slices_.find(guest.slice);
   abi::Welcome welcome = {};
@@ -328,7 +332,10 @@ void Server::greet(Guest& guest) {
   std::vector<int> numbers;
   for (const Fd& fd : fds) numbers.push_back(fd.get());
   send_packet(guest.socket.get(), &welcome, sizeof welcome, numbers);
-  guest.socket.reset();
+  if (packet) {
+    for (Fd& sent : packet->fds) guest.closer.take(std::move(sent));
+  }
+  guest.leaves();
 }
 
 Result<void> run(const Options& options, Log& log, const std::stop_token& stop) {

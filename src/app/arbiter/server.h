@@ -6,10 +6,12 @@
 #include <set>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "abi/control.h"
 #include "app/arbiter/arbiter.h"
+#include "app/arbiter/closer.h"
 #include "app/arbiter/own_groups.h"
 #include "app/arbiter/slice.h"
 #include "base/fd.h"
@@ -28,6 +30,8 @@ class Server {
     Fd socket;
     std::string slice;
     std::uint64_t deadline_ns;
+    Closer closer;  // the slice's
+    void leaves() { closer.take(std::move(socket)); }
   };
   void recover();
   bool recover_slice(const std::string& id, std::uint32_t cards);

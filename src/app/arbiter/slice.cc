@@ -1,6 +1,7 @@
 #include "app/arbiter/slice.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -62,6 +63,7 @@ Slice::~Slice() {
   for (Card& card : cards_) {
     if (card.loop && card.number >= 0) card.loop->remove(card.number);
   }
+  closer_.take(std::move(listener_));
 }
 
 Result<void> Slice::open_card(Cards& cards, const abi::ControlCard& order, Fd kept) {
@@ -243,6 +245,13 @@ void Slice::revoke() {
   revoked_ = true;
   unlink((folder_ + "/s").c_str());
   rmdir(folder_.c_str());
+  // Nobody else comes, and who waits is let go here: the agent's last duplicate would close them all, in the agent.
+  shutdown(listener_.get(), SHUT_RDWR);
+  for (;;) {
+    Fd waiting(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!waiting) break;
+    closer_.take(std::move(waiting));
+  }
   for (Card& card : cards_) {
     card.grant->revoked.store_release(1);
     card.loop->remove(card.number);

@@ -9,6 +9,7 @@
 #include "abi/control.h"
 #include "abi/hello.h"
 #include "app/arbiter/card.h"
+#include "app/arbiter/closer.h"
 #include "app/arbiter/page_files.h"
 #include "base/fd.h"
 #include "base/result.h"
@@ -63,6 +64,7 @@ class Slice {
 
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] int listener() const { return listener_.get(); }
+  [[nodiscard]] const Closer& closer() const { return closer_; }
   [[nodiscard]] std::vector<int> kept_descriptors() const;
   struct Member {
     Fd pidfd;  // none: it could not be had yet
@@ -96,6 +98,7 @@ class Slice {
   std::string folder_;
   std::vector<Card> cards_;
   Fd listener_;
+  Closer closer_;  // of whatever comes through the listener
   std::map<std::uint32_t, Member> members_;
   std::uint32_t last_looked_at_ = 0;
   bool revoked_ = false;

@@ -13,6 +13,8 @@
 namespace carve::arbiter {
 namespace {
 constexpr std::size_t kMostFds = 2 * abi::kMaxCardsPerSlice + 1;
+// The kernel's SCM_MAX_FD. What has no room is closed by the kernel in here, and that may take long.
+constexpr std::size_t kMostFdsReceived = 253;
 }
 
 bool send_packet(int socket, const void* bytes, std::size_t size, const std::vector<int>& fds) {
@@ -35,7 +37,7 @@ bool send_packet(int socket, const void* bytes, std::size_t size, const std::vec
 
 Result<Packet> receive_packet(int socket, void* bytes, std::size_t size) {
   iovec data{bytes, size};
-  alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostFdsReceived * sizeof(int))];
   msghdr message = {};
   message.msg_iov = &data;
   message.msg_iovlen = 1;

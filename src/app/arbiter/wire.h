@@ -18,7 +18,8 @@ struct Packet {
   std::size_t size = 0;  // 0: the other side closed
   std::vector<Fd> fds;
 };
-/// One packet of at most `size` bytes; a longer one is cut, and says its true length.
+/// One packet of at most `size` bytes; a longer one is cut, and says its true length. Every descriptor that came along
+/// is handed on: closing one that a tenant sent may take as long as the tenant likes (closer.h).
 ///   errors  kUnavailable: nothing there now (EAGAIN) or broken
 Result<Packet> receive_packet(int socket, void* bytes, std::size_t size);
 

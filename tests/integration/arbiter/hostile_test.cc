@@ -1,14 +1,19 @@
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <iterator>
 #include <random>
 #include <thread>
 
+#include "app/arbiter/closer.h"
+#include "app/arbiter/wire.h"
 #include "tests/integration/arbiter/fixture.h"
 
 // What a tenant may do with what it was handed: none of it reaches its neighbour for longer than a second.
@@ -32,6 +37,10 @@ class HostileTest : public ArbiterTest {
     const std::uint64_t start = monotonic_ns();
     while (monotonic_ns() - start < ns) attack();
     return static_cast<double>(works.done()) * kMs / static_cast<double>(ns);
+  }
+  [[nodiscard]] std::size_t open_files() const {  // of the arbiter
+    const std::filesystem::directory_iterator all("/proc/" + std::to_string(arbiter_->pid()) + "/fd");
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
   RawClient bad_;
   RawClient good_;
@@ -161,15 +170,7 @@ TEST_F(HostileTest, WhoConnectsAndSaysNothingKeepsNobodyWaiting) {
 }
 
 TEST_F(HostileTest, DescriptorsInAHelloAreClosed) {
-  const auto count = [&] {
-    std::size_t n = 0;
-    for ([[maybe_unused]] const auto& entry :
-         std::filesystem::directory_iterator("/proc/" + std::to_string(arbiter_->pid()) + "/fd")) {
-      ++n;
-    }
-    return n;
-  };
-  const std::size_t before = count();
+  const std::size_t before = open_files();
   for (int i = 0; i < 50; ++i) {
     auto socket = connect_slice(runtime_, "bad");
     ASSERT_TRUE(socket.has_value());
@@ -190,7 +191,70 @@ TEST_F(HostileTest, DescriptorsInAHelloAreClosed) {
     char answer[64];
     recv(socket->get(), answer, sizeof answer, 0);
   }
-  EXPECT_TRUE(eventually([&] { return count() <= before; })) << count() << " against " << before;
+  EXPECT_TRUE(eventually([&] { return open_files() <= before; })) << open_files() << " against " << before;
+}
+
+/// A TCP connection whose near end takes a minute to close, as the far one reads nothing.
+struct Lingering {
+  Fd near;
+  Fd far;
+};
+
+Lingering lingering() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), 0) << std::strerror(errno);
+  EXPECT_EQ(listen(listener.get(), 1), 0);
+  EXPECT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  Lingering ends;
+  ends.near = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(ends.near.get(), reinterpret_cast<sockaddr*>(&address), size), 0) << std::strerror(errno);
+  ends.far = Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const linger minute{1, 60};
+  EXPECT_EQ(setsockopt(ends.near.get(), SOL_SOCKET, SO_LINGER, &minute, sizeof minute), 0);
+  const std::string bytes(64 << 10, 'x');
+  while (send(ends.near.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  }
+  return ends;
+}
+
+TEST_F(HostileTest, WhatTakesLongToCloseKeepsOnlyItsSenderWaiting) {
+  const std::size_t before = open_files();
+  std::vector<Fd> far;
+  // In the place of a hello, and behind it, where nobody reads it. The arbiter sees them when they are its own alone.
+  kill(arbiter_->pid(), SIGSTOP);
+  for (int i = 0; i < 3; ++i) {
+    const auto socket = connect_slice(runtime_, "bad");
+    ASSERT_TRUE(socket.has_value());
+    for (int k = 0; k <= i; ++k) {
+      Lingering ends = lingering();
+      EXPECT_TRUE(arbiter::send_packet(socket->get(), "x", 1, {ends.near.get()}));
+      far.push_back(std::move(ends.far));
+    }
+  }
+  kill(arbiter_->pid(), SIGCONT);
+  for (int i = 0; i < 5; ++i) {
+    const std::uint64_t start = monotonic_ns();
+    EXPECT_TRUE(agent_->list().has_value());
+    EXPECT_EQ(connect("good").welcome.status, abi::WelcomeStatus::kOk);
+    EXPECT_LT(monotonic_ns() - start, 500 * kMs);
+    usleep(50'000);
+  }
+  // It goes on and on: no more is taken from it than its share.
+  for (std::size_t i = 0; i < 4 * arbiter::Closer::kMost; ++i) {
+    const auto socket = connect_slice(runtime_, "bad");
+    if (socket) arbiter::send_packet(socket->get(), "x", 1, {STDIN_FILENO});
+    if (i % 32 == 0) usleep(10'000);
+  }
+  EXPECT_EQ(connect("good").welcome.status, abi::WelcomeStatus::kOk);
+  EXPECT_LT(open_files(), before + 4 * arbiter::Closer::kMost);
+  EXPECT_TRUE(agent_->drop("bad")) << "nor does its end wait for that";
+  EXPECT_TRUE(listed("good").has_value());
+  far.clear();  // the other end resets: nothing is waited for any more
+  EXPECT_TRUE(eventually([&] { return open_files() <= before; })) << open_files() << " against " << before;
 }
 
 }  // namespace
