@@ -107,6 +107,8 @@ Result<void> Agent::release(const Caller& caller, const std::string& slice, bool
   }
   if (!keep && world_.cgroups != nullptr) {
     const auto populated = world_.cgroups->populated(slice);
+    if (!populated && populated.error().code != Code::kNotFound)
+      return fail_in("whether slice " + slice + " has processes", populated.error());
     if (populated && *populated) {
       if (!kill)
         return fail(Code::kFailedPrecondition,
@@ -141,6 +143,7 @@ void Agent::reap() {
     // Again, under the lock: somebody may have joined in between.
     const auto again = world_.cgroups->populated(id);
     if (again && *again) continue;
+    if (!again && again.error().code != Code::kNotFound) continue;  // not known: not empty, asked again soon
     bool ended = false;
     {
       const std::lock_guard lock(state_);

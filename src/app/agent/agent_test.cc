@@ -55,6 +55,26 @@ TEST(Agent, ASliceThatNobodyJoinsEnds) {
   EXPECT_TRUE(ids_in(*agent).empty());
 }
 
+/// No descriptor left, no memory: the processes live on, and so does what they hold.
+TEST(Agent, ACgroupThatCannotBeReadIsNotTakenForEmpty) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto id = agent->allocate(root(), ask(4, 30), {})->slice;
+  ASSERT_TRUE(agent->join(root(77), id));
+  machine.cgroups.unreadable = Error{Code::kResourceExhausted, "too many open files"};
+  machine.clock.advance(std::chrono::seconds(31));
+  agent->reap();
+  EXPECT_EQ(ids_in(*agent), std::set<std::string>{id});
+  EXPECT_EQ(machine.pages.orders.count(id), 1U);
+  const auto released = agent->release(root(), id, true);
+  ASSERT_FALSE(released);
+  EXPECT_NE(released.error().what.find("too many open files"), std::string::npos);
+  EXPECT_EQ(ids_in(*agent), std::set<std::string>{id});
+  machine.cgroups.unreadable = Error{Code::kNotFound, "no cgroup"};
+  agent->reap();
+  EXPECT_TRUE(ids_in(*agent).empty());
+}
+
 TEST(Agent, RefusesWithTheNumbersAndChangesNothing) {
   Machine machine;
   auto agent = machine.start();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ class FakeCgroups final : public Cgroups {
     return {};
   }
   Result<bool> populated(const std::string& id) override {
+    if (unreadable) return tl::unexpected(*unreadable);
     const auto found = groups.find(id);
     if (found == groups.end()) return fail(Code::kNotFound, "no cgroup");
     return !found->second.empty();
@@ -60,6 +62,7 @@ class FakeCgroups final : public Cgroups {
   }
   std::map<std::string, std::set<std::int32_t>> groups;
   std::set<std::string> frozen;
+  std::optional<Error> unreadable;  // whether anybody lives there cannot be told now
 
  private:
   Fate& fate_;
