@@ -65,17 +65,21 @@ char state_in(std::string_view stat) {
 
 bool dead(char state) { return state == 'Z' || state == 'X'; }
 
+/// What says that there is nobody, or nobody who may be seen here. Everything else (no descriptor, no memory) says
+/// nothing, and whoever is not known to be gone lives.
+bool nobody(const Error& error) { return error.code == Code::kNotFound || error.code == Code::kPermissionDenied; }
+
 /// A leader that ended is a zombie while another of its threads goes on, or waits in the driver for
 /// ever.
 bool lives(const std::string& folder) {
   const auto stat = read_text(folder + "/stat");
-  if (!stat) return false;
+  if (!stat) return !nobody(stat.error());
   if (!dead(state_in(*stat))) return true;
   const auto threads = list_folder(folder + "/task");
-  if (!threads) return false;
+  if (!threads) return !nobody(threads.error());
   return std::any_of(threads->begin(), threads->end(), [&](const std::string& thread) {
     const auto own = read_text(folder + "/task/" + thread + "/stat");
-    return own && !dead(state_in(*own));
+    return own ? !dead(state_in(*own)) : !nobody(own.error());
   });
 }
 
@@ -126,13 +130,18 @@ std::optional<PodProcess> PodGroups::parse(std::int32_t pid, std::string_view te
   return found;
 }
 
-std::optional<PodProcess> PodGroups::process(std::int32_t pid) const {
+Result<std::optional<PodProcess>> PodGroups::look_at(std::int32_t pid) const {
   const auto folder = proc_ + "/" + std::to_string(pid);
   const auto text = read_text(folder + "/cgroup");
-  if (!text) return std::nullopt;
+  if (!text && nobody(text.error())) return std::nullopt;
+  if (!text) return tl::unexpected(text.error());
   auto found = parse(pid, *text);
   if (found && !lives(folder)) return std::nullopt;
   return found;
+}
+
+std::optional<PodProcess> PodGroups::process(std::int32_t pid) const {
+  return look_at(pid).value_or(std::nullopt);
 }
 
 Result<std::vector<PodProcess>> PodGroups::processes() const {
@@ -145,7 +154,9 @@ Result<std::vector<PodProcess>> PodGroups::processes() const {
     std::int32_t pid = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (error != std::errc() || end != name.data() + name.size()) continue;
-    if (auto found = process(pid)) all.push_back(std::move(*found));
+    auto found = look_at(pid);
+    if (!found) return fail(Code::kUnavailable, "the machine's processes cannot be seen: " + found.error().what);
+    if (*found) all.push_back(std::move(**found));
   }
   return all;
 }

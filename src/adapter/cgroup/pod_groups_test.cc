@@ -94,6 +94,25 @@ TEST_F(FakeProc, AliveIsWhoStillHoldsSomething) {
   EXPECT_FALSE(PodGroups("/nonexistent").processes());
 }
 
+/// Without a descriptor to look with, who holds a card would be nobody.
+TEST_F(FakeProc, WhoCannotBeLookedAtIsNotGone) {
+  const std::string group = std::string("/kubepods/pod") + kUid + "/c";
+  add(10, group, 'S');
+  add(11, group, 'S');
+  std::filesystem::remove(root_ + "/11/stat");
+  ASSERT_TRUE(make_folders(root_ + "/11/stat", 0755));  // opens, and cannot be read
+  auto seen = PodGroups(root_).processes();
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->size(), 2U);
+  std::filesystem::remove(root_ + "/11/cgroup");
+  ASSERT_TRUE(make_folders(root_ + "/11/cgroup", 0755));
+  seen = PodGroups(root_).processes();
+  ASSERT_FALSE(seen);
+  EXPECT_EQ(seen.error().code, Code::kUnavailable);
+  std::filesystem::remove_all(root_ + "/11");
+  EXPECT_EQ(PodGroups(root_).processes()->size(), 1U);
+}
+
 /// On the kernel's own hierarchy, whichever can freeze here.
 TEST(PodGroups, AContainersProcessIsFoundAndFrozen) {
   std::string top;

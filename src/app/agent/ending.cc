@@ -63,10 +63,11 @@ Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& id
   for (const auto& seen : usage ? sightings_of(*usage) : std::vector<Sighting>()) {
     if (ids.count(seen.slice) != 0) alive.insert(seen.process.pid);
   }
-  if (!pods && !pages) {
+  // Where pods can be seen at all, the pages do not stand in for them: of a whole card there are none.
+  if (!pods && (world_.containers != nullptr || !pages)) {
     return fail(Code::kUnavailable,
-                fmt::format("whether its processes are gone cannot be told: {}; arbiter: {}",
-                            pods.error().what, pages.error().what));
+                fmt::format("whether its processes are gone cannot be told: {}{}", pods.error().what,
+                            pages ? "" : "; arbiter: " + pages.error().what));
   }
   return alive;
 }

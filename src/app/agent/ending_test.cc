@@ -45,6 +45,21 @@ TEST(Ending, AWholeCardIsFreedOnlyWhenItsPodsProcessesAreGone) {
   EXPECT_TRUE(agent->held().empty());
 }
 
+TEST(Ending, AWholeCardIsNotFreedWhileNobodyCanSeeItsProcesses) {
+  Machine machine;
+  auto agent = machine.start();
+  ASSERT_TRUE(agent->prepare(part(kPod, "main", {"pod-1"}, true)));
+  machine.containers.add(77, "pod-1");
+  machine.containers.unseen = true;  // the arbiter answers, and has no page of a whole card
+  const auto still = agent->unprepare(kPod);
+  ASSERT_FALSE(still);
+  EXPECT_EQ(still.error().code, Code::kUnavailable);
+  EXPECT_EQ(agent->held().size(), 1U);
+  machine.containers.unseen = false;
+  machine.containers.alive.clear();
+  EXPECT_TRUE(agent->unprepare(kPod));
+}
+
 TEST(Ending, AWholeCardThatALaterPodSharesIsToldByItsMark) {
   Machine machine;
   auto agent = machine.start();

@@ -169,6 +169,7 @@ class FakeProcesses final : public Processes {
 class FakeContainers final : public Containers {
  public:
   [[nodiscard]] Result<std::vector<PodProcess>> processes() const override {
+    if (unseen) return fail(Code::kUnavailable, "too many open files");
     std::vector<PodProcess> all;
     for (const auto& [pid, process] : alive) all.push_back(process);
     return all;
@@ -184,6 +185,7 @@ class FakeContainers final : public Containers {
     return {};
   }
   void add(std::int32_t pid, const std::string& pod, const std::string& group = {}) { alive[pid] = {pid, pod, group}; }
+  bool unseen = false;  // who lives cannot be told now
   std::map<std::int32_t, PodProcess> alive;
   std::set<std::string> frozen;
 };
