@@ -26,6 +26,7 @@
 #include "adapter/mountns/library_users.h"
 #include "adapter/nvml/client.h"
 #include "adapter/process/child_agent.h"
+#include "adapter/process/file_limit.h"
 #include "adapter/process/proc_fs.h"
 #include "adapter/process/text_file.h"
 #include "app/agent/agent.h"
@@ -277,6 +278,7 @@ Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions
 int run_agent(const HostOptions& given, const NodeOptions& node) {
   HostOptions options = given;
   default_access(&options);
+  raise_file_limit();  // without a descriptor nobody can be told from one who is gone
   const sigset_t stop_signals = block_stop_signals();
 
   Log log;
