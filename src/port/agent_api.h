@@ -18,6 +18,9 @@ struct Caller {
   std::int32_t pid = 0;
   std::uint32_t uid = 0;
   std::vector<std::uint32_t> gids;  // primary and supplementary
+  /// True: that process has ended, or cannot be told from one that got its number; what it left its connection to may
+  /// ask on in its name, and `pid` is nobody's or somebody else's. Once true it stays true. Empty: it is not asked.
+  std::function<bool()> gone = {};
 };
 
 /// "For ever", in a number that no clock overflows with.
@@ -150,6 +153,7 @@ class AgentApi {
   virtual Result<Grant> allocate(const Caller& caller, const AllocateRequest& request,
                                  const std::function<bool()>& gone) = 0;
   /// Moves the caller itself into the slice's cgroup: from here on the slice ends with it and its children.
+  ///   errors  kNotFound: the slice, or the process that connected, is gone
   virtual Result<void> join(const Caller& caller, const std::string& slice) = 0;
   /// Ends a slice. With processes inside: `kill` ends them, else kFailedPrecondition.
   virtual Result<void> release(const Caller& caller, const std::string& slice, bool kill) = 0;

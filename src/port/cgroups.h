@@ -18,6 +18,8 @@ class Cgroups {
   virtual Result<void> create(const std::string& id) = 0;
   /// Moves one process in. kNotFound when either is gone.
   virtual Result<void> join(const std::string& id, std::int32_t pid) = 0;
+  /// Moves one process that got in by mistake to where its parent is. Success when it is not inside.
+  virtual Result<void> expel(const std::string& id, std::int32_t pid) = 0;
   /// True while a process lives inside; kNotFound when there is no such cgroup.
   virtual Result<bool> populated(const std::string& id) = 0;
   virtual Result<std::vector<std::int32_t>> pids(const std::string& id) = 0;

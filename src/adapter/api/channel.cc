@@ -128,24 +128,6 @@ Result<Fd> connect_to(const std::string& path) {
   return fd;
 }
 
-Result<Caller> peer_of(int fd) {
-  ucred credentials = {};
-  socklen_t size = sizeof(credentials);
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    return tl::unexpected(errno_error(errno, "peer credentials"));
-  }
-  Caller caller;
-  caller.pid = credentials.pid;
-  caller.uid = credentials.uid;
-  std::array<gid_t, 1024> groups = {};
-  size = sizeof(groups);
-  caller.gids.push_back(credentials.gid);
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) == 0) {
-    caller.gids.insert(caller.gids.end(), groups.begin(), groups.begin() + size / sizeof(gid_t));
-  }
-  return caller;
-}
-
 bool peer_closed(int fd) {
   pollfd item = {fd, POLLRDHUP, 0};
   return ::poll(&item, 1, 0) > 0 && (item.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;

@@ -6,7 +6,6 @@
 
 #include "base/fd.h"
 #include "base/result.h"
-#include "port/agent_api.h"
 
 // Frames on a unix stream socket: a length (4 bytes, little endian), then so many bytes.
 namespace carve::api {
@@ -24,8 +23,6 @@ namespace carve::api {
 /// kUnavailable with the reason in words: no socket, or nobody listens.
 [[nodiscard]] Result<Fd> connect_to(const std::string& path);
 
-/// Who is at the other end, by the kernel's word at the time of its connect().
-[[nodiscard]] Result<Caller> peer_of(int fd);
 /// True when the other side has closed.
 [[nodiscard]] bool peer_closed(int fd);
 

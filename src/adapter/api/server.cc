@@ -6,6 +6,7 @@
 
 #include "adapter/api/channel.h"
 #include "adapter/api/messages.h"
+#include "adapter/api/peer.h"
 
 namespace carve::api {
 namespace {

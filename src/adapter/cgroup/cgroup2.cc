@@ -50,6 +50,18 @@ std::string path_of(std::int32_t pid) {
   return {};
 }
 
+/// The process that started it; 0 when it is gone.
+std::int32_t parent_of(std::int32_t pid) {
+  const auto stat = read_text("/proc/" + std::to_string(pid) + "/stat");
+  const auto name_end = stat ? stat->rfind(") ") : std::string::npos;  // a name may hold anything
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(stat->substr(name_end + 2));
+  std::string state;
+  std::int32_t parent = 0;
+  fields >> state >> parent;
+  return parent;
+}
+
 }  // namespace
 
 Result<std::string> Cgroup2::find_mount() {
@@ -106,6 +118,17 @@ Result<void> Cgroup2::create(const std::string& id) {
 
 Result<void> Cgroup2::join(const std::string& id, std::int32_t pid) {
   return write_text(folder(id) + "/cgroup.procs", std::to_string(pid));
+}
+
+Result<void> Cgroup2::expel(const std::string& id, std::int32_t pid) {
+  if (slice_of(pid) != id) return {};
+  const std::string mount = root_.substr(0, root_.size() - inside_.size());
+  const std::string parents = path_of(parent_of(pid));
+  const bool outside = !parents.empty() && parents.rfind(inside_ + "/", 0) != 0;
+  if (outside && write_text(mount + parents + "/cgroup.procs", std::to_string(pid))) return {};
+  auto moved = write_text(mount + "/cgroup.procs", std::to_string(pid));
+  if (!moved && moved.error().code == Code::kNotFound) return {};  // it is gone
+  return moved;
 }
 
 Result<bool> Cgroup2::populated(const std::string& id) {

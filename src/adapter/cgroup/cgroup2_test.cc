@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "adapter/process/spawn.h"
+#include "adapter/process/text_file.h"
 
 namespace carve {
 namespace {
@@ -46,6 +47,26 @@ TEST_F(Cgroup2Test, IsPopulatedExactlyWhileSomebodyLives) {
   EXPECT_TRUE(groups_->remove("a"));
   EXPECT_TRUE(groups_->list()->empty());
   EXPECT_EQ(groups_->populated("a").error().code, Code::kNotFound);
+}
+
+TEST_F(Cgroup2Test, WhoIsExpelledIsWhereItsParentIs) {
+  ASSERT_TRUE(groups_->create("a"));
+  const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
+  ASSERT_TRUE(child);
+  const auto group_of = [](const std::string& pid) {
+    const std::string text = read_text("/proc/" + pid + "/cgroup").value_or("");
+    const auto begin = text.find("0::");
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  ASSERT_TRUE(groups_->expel("a", child->pid)) << "it is not inside";
+  ASSERT_TRUE(groups_->join("a", child->pid));
+  const auto expelled = groups_->expel("a", child->pid);
+  ASSERT_TRUE(expelled) << expelled.error().what;
+  EXPECT_EQ(group_of(std::to_string(child->pid)), group_of("self"));
+  EXPECT_TRUE(groups_->pids("a")->empty());
+  stop_child(*child, std::chrono::milliseconds(0));
+  ASSERT_TRUE(groups_->expel("a", child->pid)) << "it is gone";
+  EXPECT_TRUE(groups_->remove("a"));
 }
 
 TEST_F(Cgroup2Test, WakeEndsTheWait) {

@@ -1,5 +1,7 @@
 #include "app/agent/agent.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 namespace carve {
@@ -79,8 +81,21 @@ Result<void> Agent::join(const Caller& caller, const std::string& slice) {
                 "the process that asks is in another PID namespace: run it on the host");
   }
   if (world_.cgroups == nullptr) return fail(Code::kUnavailable, world_.cgroup_error);
+  // Its children have its connection too. When it has ended its number may be another process's, of root even.
+  const auto gone = [&caller] { return caller.gone && caller.gone(); };
+  const auto refused = [&] {
+    return fail(Code::kNotFound, fmt::format("join {}: process {}, which connected, is gone", slice, caller.pid));
+  };
+  if (gone()) return refused();
   if (auto moved = world_.cgroups->join(slice, caller.pid); !moved)
     return fail_in("join " + slice, moved.error());
+  if (gone()) {  // before or after it was moved: who has its number now is not to stay
+    if (auto expelled = world_.cgroups->expel(slice, caller.pid); !expelled) {
+      world_.log.error("a process that did not ask may be in a slice",
+                       {{"slice", slice}, {"pid", caller.pid}, {"error", expelled.error().what}});
+    }
+    return refused();
+  }
   const std::lock_guard lock(state_);
   slices_.at(slice).joined = true;
   return {};

@@ -46,6 +46,22 @@ TEST(Agent, GivesJoinsAndEndsASlice) {
   EXPECT_TRUE(machine.journal.state().notes.empty());
 }
 
+/// A child that kept the connection of a process that has ended asks in its name; the number is a daemon's by now.
+TEST(Agent, NobodyIsMovedByTheNumberOfOneWhoHasEnded) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto id = agent->allocate(root(), ask(4, 30), {})->slice;
+  Caller ended = root(77);
+  ended.gone = [] { return true; };
+  EXPECT_EQ(agent->join(ended, id).error().code, Code::kNotFound);
+  EXPECT_TRUE(machine.cgroups.groups[id].empty());
+  ended.gone = [asked = 0]() mutable { return ++asked > 1; };  // it ends while it is moved
+  EXPECT_EQ(agent->join(ended, id).error().code, Code::kNotFound);
+  EXPECT_TRUE(machine.cgroups.groups[id].empty());
+  agent->reap();
+  EXPECT_EQ(agent->view({})->slices.at(0).state, "starting");
+}
+
 TEST(Agent, ASliceThatNobodyJoinsEnds) {
   Machine machine;
   auto agent = machine.start();

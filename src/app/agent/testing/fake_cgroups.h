@@ -24,6 +24,10 @@ class FakeCgroups final : public Cgroups {
     groups.at(id).insert(pid);
     return {};
   }
+  Result<void> expel(const std::string& id, std::int32_t pid) override {
+    groups.at(id).erase(pid);
+    return {};
+  }
   Result<bool> populated(const std::string& id) override {
     if (unreadable) return tl::unexpected(*unreadable);
     const auto found = groups.find(id);
