@@ -27,6 +27,7 @@ Fd pidfd_of(int socket, std::int32_t pid) {
   int fd = -1;
   socklen_t size = sizeof fd;
   if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &fd, &size) == 0) return Fd(fd);
+  if (errno != ENOPROTOOPT) return {};  // it has ended: who has its number now is another one
   return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
