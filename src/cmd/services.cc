@@ -29,16 +29,16 @@ std::string Service::words() const {
 }
 
 Result<bool> Service::adopt() {
-  const auto holder = LockFile::holder(file(".lock"));
+  CARVE_TRY(auto holder, LockFile::holder(file(".lock")));
   if (!holder) return false;
   const auto started_with = read_text(file(".args"));
   if (started_with && *started_with != words()) {
     return fail(Code::kFailedPrecondition,
-                name_ + " (process " + std::to_string(*holder) +
+                name_ + " (process " + std::to_string(holder->pid) +
                     ") still runs with other options: `carve down` first, or start with "
                     "the same options");
   }
-  CARVE_TRY(child_, open_process(*holder));
+  child_ = std::move(*holder);
   started_ = SystemClock().now();
   return true;
 }

@@ -258,24 +258,22 @@ int run_down(const DownOptions& options) {
     if (folder) static_cast<void>(write_text(*folder + "/" + id + "/cgroup.kill", "1"));
   }
   for (int i = 0; i < 250 && !living_slices(host).empty(); ++i) ::poll(nullptr, 0, 20);
-  if (const auto supervisor = LockFile::holder(host.runtime_dir + "/up.lock")) {
-    const auto process = open_process(*supervisor);
-    if (process) {
-      send_signal(*process, SIGTERM);
-      send_signal(*process, SIGCONT);
-      if (!wait_gone(*process, std::chrono::seconds(30))) {
-        return report({Code::kDeadlineExceeded,
-                       fmt::format("`carve up` (process {}) did not stop within 30 s", *supervisor)});
-      }
+  const auto supervisor = LockFile::holder(host.runtime_dir + "/up.lock");
+  if (!supervisor) return report(supervisor.error());
+  if (const auto& process = *supervisor) {
+    send_signal(*process, SIGTERM);
+    send_signal(*process, SIGCONT);
+    if (!wait_gone(*process, std::chrono::seconds(30))) {
+      return report({Code::kDeadlineExceeded,
+                     fmt::format("`carve up` (process {}) did not stop within 30 s", process->pid)});
     }
   }
   // What a killed supervisor left behind.
   std::vector<Service> left;
   for (const char* name : {"driver", "arbiter", "agent"}) {
     const auto holder = LockFile::holder(host.runtime_dir + "/" + name + ".lock");
-    if (holder) {
-      if (const auto process = open_process(*holder)) stop_child(*process, kGrace);
-    }
+    if (!holder) return report(holder.error());
+    if (*holder) stop_child(**holder, kGrace);
     left.emplace_back(name, "", std::vector<std::string>(), host.runtime_dir);
   }
   clean(host, left);

@@ -57,14 +57,21 @@ bool folder_writable(const std::string& folder, std::string* why) {
   return true;
 }
 
+/// Whether a process of ours holds its lock; nullopt: that is not ours to see.
+std::optional<bool> lives(const HostOptions& options, const char* name) {
+  const auto holder = LockFile::holder(options.runtime_dir + "/" + name + ".lock");
+  if (!holder && holder.error().code == Code::kPermissionDenied) return std::nullopt;
+  return !holder || *holder;  // held by one who is not named there: it is held
+}
+
 cli::HostFacts look_at_host(const HostOptions& options, const std::optional<AgentView>& view) {
   cli::HostFacts facts;
   facts.runtime_folder = options.runtime_dir;
   facts.state_folder = options.state_dir;
   facts.library_folder = options.libraries();
-  facts.supervisor_lives = LockFile::holder(options.runtime_dir + "/up.lock").has_value();
-  facts.agent_lives = LockFile::holder(options.runtime_dir + "/agent.lock").has_value();
-  facts.arbiter_lives = LockFile::holder(options.runtime_dir + "/arbiter.lock").has_value();
+  facts.supervisor_lives = lives(options, "up");
+  facts.agent_lives = lives(options, "agent");
+  facts.arbiter_lives = lives(options, "arbiter");
   facts.agent_socket_exists = ::access(options.agent_socket().c_str(), F_OK) == 0;
   struct statfs fs = {};
   facts.runtime_exists = ::statfs(options.runtime_dir.c_str(), &fs) == 0;

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +13,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
+#include <cstdint>
+#include <sstream>
 
 #include "adapter/process/text_file.h"
 
@@ -76,6 +78,21 @@ struct ChildPlan {
   const ssize_t ignored = ::write(error_pipe, &err, sizeof(err));
   static_cast<void>(ignored);
   ::_exit(127);
+}
+
+/// When a process started, in the kernel's ticks since the boot: with its number it is one process for ever. 0: it is
+/// gone.
+///   source  proc_pid_stat(5): starttime is the 22nd field, the name the second
+std::uint64_t start_of(pid_t pid) {
+  const auto stat = read_text("/proc/" + std::to_string(pid) + "/stat");
+  const auto name_end = stat ? stat->rfind(") ") : std::string::npos;  // a name may hold anything
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(stat->substr(name_end + 2));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  std::uint64_t start = 0;
+  fields >> start;
+  return start;
 }
 
 }  // namespace
@@ -153,30 +170,39 @@ Result<Child> open_process(pid_t pid) {
 }
 
 Result<LockFile> LockFile::take(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!fd) return tl::unexpected(errno_error(errno, "open " + path));
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd || ::fchmod(fd.get(), 0600) != 0) return tl::unexpected(errno_error(errno, "open " + path));
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    const auto text = read_text(path, 32);
-    return fail(Code::kAlreadyExists,
-                path + " is held by process " + (text && !text->empty() ? *text : std::string("?")));
+    const auto text = read_text(path, 64);
+    return fail(Code::kAlreadyExists, path + " is held by process " +
+                                          (text && !text->empty() ? text->substr(0, text->find(' ')) : "?"));
   }
   LockFile lock(std::move(fd));
   CARVE_TRY_VOID(lock.write_pid(::getpid()));
   return lock;
 }
 
-std::optional<pid_t> LockFile::holder(const std::string& path) {
+Result<std::optional<Child>> LockFile::holder(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd) return std::nullopt;
+  if (!fd && errno == ENOENT) return std::nullopt;
+  if (!fd) return tl::unexpected(errno_error(errno, "open " + path));
   if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return std::nullopt;
-  const auto text = read_text(path, 32);
-  if (!text) return std::nullopt;
-  const int pid = std::atoi(text->c_str());
-  return pid > 0 ? std::optional<pid_t>(pid) : std::nullopt;
+  CARVE_TRY(const auto text, read_text(path, 64));
+  std::istringstream words(text);
+  pid_t pid = 0;
+  std::uint64_t started = 0;
+  words >> pid;
+  if (pid > 0) {
+    auto child = open_process(pid);  // before its start is looked at
+    const bool told = static_cast<bool>(words >> started);  // a Carve that was started before it was written down
+    if (child && (!told || start_of(pid) == started)) return std::optional<Child>(std::move(*child));
+  }
+  return fail(Code::kFailedPrecondition, path + " is held, and not by process " + std::to_string(pid) +
+                                             ", which it names (lsof tells who has it open)");
 }
 
 Result<void> LockFile::write_pid(pid_t pid) {
-  const std::string text = std::to_string(pid);
+  const std::string text = std::to_string(pid) + " " + std::to_string(start_of(pid));
   if (::ftruncate(fd_.get(), 0) != 0 ||
       ::pwrite(fd_.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return tl::unexpected(errno_error(errno, "write lock file"));

@@ -41,13 +41,16 @@ void send_signal(const Child& child, int signal);
 void stop_child(const Child& child, std::chrono::milliseconds grace);
 
 /// A lock file: who holds it lives. The lock belongs to the open file, so a child that keeps the descriptor
-/// keeps the lock, and it goes with the last of them, whatever killed them.
+/// keeps the lock, and it goes with the last of them, whatever killed them. Only its owner can open it: whoever can
+/// read a file can lock it.
 class LockFile {
  public:
   /// Takes the lock. kAlreadyExists, with the holder's PID in the text, when somebody else has it.
   [[nodiscard]] static Result<LockFile> take(const std::string& path);
-  /// The PID that the living holder wrote, or nullopt when nobody holds it.
-  [[nodiscard]] static std::optional<pid_t> holder(const std::string& path);
+  /// The process that the living holder named, pinned, or nullopt when nobody holds it.
+  ///   errors  kPermissionDenied: it is another user's; kFailedPrecondition: it is held, and the process that is named
+  ///           there is gone, whoever has its number now
+  [[nodiscard]] static Result<std::optional<Child>> holder(const std::string& path);
   /// Writes who holds it (after the fork: the child's PID).
   [[nodiscard]] Result<void> write_pid(pid_t pid);
   [[nodiscard]] int fd() const { return fd_.get(); }

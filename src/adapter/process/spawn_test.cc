@@ -1,6 +1,7 @@
 #include "adapter/process/spawn.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -59,15 +60,45 @@ TEST(LockFileTest, AChildThatKeepsTheDescriptorKeepsTheLock) {
     child = std::move(*spawned);
     ASSERT_TRUE(lock->write_pid(child.pid));
   }
-  EXPECT_EQ(LockFile::holder(path), child.pid);
+  const auto holder = LockFile::holder(path);
+  ASSERT_TRUE(holder && *holder);
+  EXPECT_EQ((*holder)->pid, child.pid);
   const auto second = LockFile::take(path);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Code::kAlreadyExists);
   EXPECT_NE(second.error().what.find(std::to_string(child.pid)), std::string::npos);
   send_signal(child, SIGKILL);
   ASSERT_TRUE(wait_gone(child, std::chrono::seconds(5)));
-  EXPECT_FALSE(LockFile::holder(path));
+  const auto nobody = LockFile::holder(path);
+  EXPECT_TRUE(nobody && !*nobody);
   EXPECT_TRUE(LockFile::take(path));
+}
+
+/// A lock that any user can take is a start that any user can prevent.
+TEST(LockFileTest, NobodyElseCanOpenIt) {
+  const std::string path = temp_folder() + "/x.lock";
+  ASSERT_TRUE(replace_file(path, "7", 0644));  // of an earlier version
+  const auto lock = LockFile::take(path);
+  ASSERT_TRUE(lock);
+  struct stat info = {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0600U);
+}
+
+TEST(LockFileTest, ANumberThatIsAnotherProcessByNowIsNotItsHolder) {
+  const std::string path = temp_folder() + "/x.lock";
+  const auto lock = LockFile::take(path);
+  ASSERT_TRUE(lock);
+  const auto own = std::to_string(::getpid());
+  const auto named = [&](const std::string& text) {
+    EXPECT_TRUE(write_text(path, text + std::string(40, ' ')));
+    return LockFile::holder(path);
+  };
+  EXPECT_EQ(named(own + " 1").error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(named("0").error().code, Code::kFailedPrecondition);
+  const auto earlier = named(own);  // who wrote no start was there before this was told
+  ASSERT_TRUE(earlier && *earlier);
+  EXPECT_EQ((*earlier)->pid, ::getpid());
 }
 
 TEST(TextFile, ReplaceLeavesNoTemporaryName) {

@@ -23,17 +23,21 @@ void look_at_processes(const HostFacts& host, const std::optional<AgentView>& vi
                    "agent-away"});
     return;
   }
-  if (!host.supervisor_lives) {
+  if (host.supervisor_lives == false) {
     out.push_back({Severity::kError, "nothing starts carve's processes again when they die",
                    "no `carve up` runs for " + host.runtime_folder,
                    "start `carve up` (it takes over what still runs)", "no-supervisor"});
   }
   if (view) return;
-  if (host.agent_socket_exists && !host.agent_lives) {
+  if (!host.agent_lives) {
+    out.push_back({Severity::kError, "the agent does not answer", host.agent_error,
+                   "run `carve doctor` as root, who can see whether it runs; running slices keep their limits",
+                   "agent-away"});
+  } else if (host.agent_socket_exists && !*host.agent_lives) {
     out.push_back({Severity::kError, "the agent is gone, its socket is stale", host.agent_error,
                    "start `carve up`; it replaces the socket and takes the slices over",
                    "agent-gone"});
-  } else if (host.agent_lives) {
+  } else if (*host.agent_lives) {
     out.push_back({Severity::kError, "the agent lives but does not answer", host.agent_error,
                    "is it stopped (SIGSTOP, debugger)? `kill -CONT` it, or kill it: running slices "
                    "keep their limits",
@@ -42,7 +46,7 @@ void look_at_processes(const HostFacts& host, const std::optional<AgentView>& vi
     out.push_back({Severity::kError, "the agent does not run", host.agent_error,
                    "start `carve up` as root", "agent-away"});
   }
-  if (!host.arbiter_lives) {
+  if (host.arbiter_lives == false) {
     out.push_back({Severity::kError, "the arbiter does not run",
                    "slices go on at their last rate and nothing new starts",
                    "start `carve up` as root", "arbiter-away"});

@@ -18,10 +18,10 @@ struct HostFacts {
   std::string runtime_folder;
   std::string state_folder;
   std::string library_folder;
-  bool supervisor_lives = false;
+  std::optional<bool> supervisor_lives;  // holds its lock, as the next two; nullopt: only root sees that
+  std::optional<bool> agent_lives;
+  std::optional<bool> arbiter_lives;
   bool agent_socket_exists = false;
-  bool agent_lives = false;  // holds its lock
-  bool arbiter_lives = false;
   std::string agent_error;  // why the agent did not answer
   bool runtime_exists = false;
   bool runtime_on_tmpfs = false;

@@ -8,7 +8,8 @@ namespace {
 HostFacts healthy_host() {
   HostFacts host;
   host.runtime_folder = "/run/carve";
-  host.supervisor_lives = host.agent_socket_exists = host.agent_lives = host.arbiter_lives = true;
+  host.agent_socket_exists = true;
+  host.supervisor_lives = host.agent_lives = host.arbiter_lives = true;
   host.runtime_exists = host.runtime_on_tmpfs = true;
   host.state_free = Bytes::gib(1);
   return host;
@@ -39,6 +40,16 @@ TEST(Doctor, AHealthyMachineHasNothingWrong) {
   EXPECT_NE(said(healthy_host(), healthy_view()).find("nothing is wrong"), std::string::npos);
 }
 
+TEST(Doctor, WhatOnlyRootSeesIsNotSaidToBeGone) {
+  auto host = healthy_host();
+  host.supervisor_lives = host.agent_lives = host.arbiter_lives = std::nullopt;
+  EXPECT_FALSE(anything_wrong(diagnose(host, healthy_view())));
+  host.agent_error = "x";
+  const auto words = said(host, std::nullopt);
+  EXPECT_EQ(words.find("arbiter does not run"), std::string::npos) << words;
+  EXPECT_EQ(words.find("nothing starts"), std::string::npos) << words;
+}
+
 TEST(Doctor, EveryFaultHasACauseAndAFix) {
   struct Row {
     const char* expected;
@@ -59,7 +70,14 @@ TEST(Doctor, EveryFaultHasACauseAndAFix) {
        }},
       {"agent does not run",
        [](HostFacts& h, auto& v) {
-         h.agent_socket_exists = h.agent_lives = false;
+         h.agent_socket_exists = false;
+         h.agent_lives = false;
+         h.agent_error = "x";
+         v.reset();
+       }},
+      {"`carve doctor` as root",
+       [](HostFacts& h, auto& v) {
+         h.supervisor_lives = h.agent_lives = h.arbiter_lives = std::nullopt;
          h.agent_error = "x";
          v.reset();
        }},

@@ -111,7 +111,7 @@ class Machine:
         """Of the one that runs; one that is just being started has taken its lock, but not yet signed it."""
         def signed():
             with open(f"/run/carve/{service}.lock", encoding="utf-8") as lock:
-                return lock.read().strip()
+                return lock.read().partition(" ")[0].strip()
         return int(until(f"{service} has signed its lock", 5, signed))
 
     def truth(self, *args):
