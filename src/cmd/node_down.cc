@@ -4,12 +4,14 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "adapter/api/client.h"
+#include "adapter/files/journal_file.h"
 #include "adapter/kube/kube_client.h"
 #include "app/node/leave.h"
 #include "base/clock.h"
@@ -25,7 +27,8 @@ namespace {
 
 namespace files = std::filesystem;
 
-constexpr int kPatience = 90;  // seconds: pods that were told to end have 30, and their nodes something else to do
+// Pods that were told to end have 30, and their nodes something else to do.
+constexpr std::chrono::seconds kPatience{90};
 
 /// The agent's folders on the host, as this process sees them. The last one is written by `carve keep-files`.
 std::vector<std::string> folders_of(const DownOptions& options) {
@@ -46,15 +49,26 @@ std::vector<std::pair<std::string, std::string>> files_of(const DownOptions& opt
           {kubelet + "/plugins_registry", "gpu.elasticgpu.io-"}};
 }
 
-/// Until no agent answers on this node.
-Result<void> wait_for_agents_end(const std::string& socket) {
+/// Until no agent is on this node, and none can begin while the lock is held. One that does not answer may be stopped:
+/// only its journal's lock says that it has ended. No lock: no agent ever kept a journal there.
+Result<std::optional<Fd>> wait_for_agents_end(const std::string& socket, const std::string& journal) {
   SystemClock clock;
-  for (int i = 0; i < kPatience; ++i) {
-    if (!api::Client(socket).view({})) return {};
+  const auto start = clock.now();
+  for (;;) {
+    std::string who = "an agent answers at " + socket;
+    if (!api::Client(socket).view({})) {
+      auto lock = lock_journal(journal);
+      if (lock) return std::optional<Fd>(std::move(*lock));
+      if (lock.error().code == Code::kNotFound) return std::nullopt;
+      if (lock.error().code != Code::kFailedPrecondition) return tl::unexpected(lock.error());
+      who = lock.error().what;
+    }
+    if (clock.now() - start >= kPatience) {
+      return fail(Code::kFailedPrecondition, fmt::format("after {} s: {}; delete DaemonSet carve-agent first",
+                                                         kPatience.count(), who));
+    }
     clock.sleep_for(std::chrono::seconds(1), {});
   }
-  return fail(Code::kFailedPrecondition,
-              fmt::format("an agent answers at {} after {} s; delete DaemonSet carve-agent first", socket, kPatience));
 }
 
 Result<void> no_holders(KubeApi& api, const std::string& node) {
@@ -117,7 +131,9 @@ int run_node_down(const DownOptions& options) {
   if (::geteuid() != 0) return report({Code::kPermissionDenied, "carve down needs root: it removes root's files"});
   const auto stop_signals = block_stop_signals();
   const auto runtime_dir = options.host.host_root + options.host.runtime_dir;
-  if (auto done = wait_for_agents_end(runtime_dir + "/agent.sock"); !done) return report(done.error());
+  const auto journal = options.host.host_root + options.host.state_dir + "/journal.d";
+  const auto alone = wait_for_agents_end(runtime_dir + "/agent.sock", journal);
+  if (!alone) return report(alone.error());
   if (auto done = leave_cluster(options); !done) return report(done.error());
   if (auto done = remove_folders(options); !done) return report(done.error());
   if (auto done = remove_files(options); !done) return report(done.error());

@@ -75,6 +75,12 @@ Result<Fd> lock_folder(int folder_fd, const std::string& folder) {
 
 }  // namespace
 
+Result<Fd> lock_journal(const std::string& folder) {
+  const Fd folder_fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder_fd) return tl::unexpected<Error>(errno_error(errno, fmt::format("journal: {}", folder)));
+  return lock_folder(folder_fd.get(), folder);
+}
+
 Result<JournalFile> JournalFile::open(const std::string& folder, IoHook hook) {
   JournalFile journal;
   journal.folder_ = folder;

@@ -24,6 +24,11 @@ struct IoVerdict {
 /// Asked with the step and, for kWrite, the number of bytes. A hook may also kill the process.
 using IoHook = std::function<IoVerdict(IoStep step, std::size_t bytes)>;
 
+/// Keeps every agent from this journal, without reading it, until the descriptor is closed.
+///   errors  kFailedPrecondition: an agent holds it (with its pid), whether it answers or not; kNotFound: there is no
+///           such folder, so no agent ever kept a journal there; else the system's reason
+[[nodiscard]] Result<Fd> lock_journal(const std::string& folder);
+
 /// The journal of one node: <folder>/journal, written by one process at a time (<folder>/lock, held by flock
 /// and named with its holder's pid). What append() acknowledged survives kill -9 and power loss; what it
 /// refused did not happen. Not thread-safe: it has one writer. It decides nothing and knows no ledger.

@@ -42,6 +42,21 @@ class JournalFileTest : public testing::Test {
   std::string folder_;
 };
 
+TEST_F(JournalFileTest, ItsLockTellsOfAnAgentThatDoesNotAnswer) {
+  {
+    const auto agent = JournalFile::open(folder_);
+    ASSERT_TRUE(agent);
+    const auto refused = lock_journal(folder_);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+    EXPECT_THAT(refused.error().what, HasSubstr(std::to_string(::getpid())));
+  }
+  const auto held = lock_journal(folder_);
+  ASSERT_TRUE(held) << held.error().what;
+  EXPECT_EQ(JournalFile::open(folder_).error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(lock_journal(folder_ + "/none").error().code, Code::kNotFound);
+}
+
 Record record(int n, std::uint64_t gib) {
   Record r;
   r.owner = Owner{OwnerKind::kLocal, "run-" + std::to_string(n)};

@@ -1,5 +1,6 @@
 """What a user of `carve up` and `carve run` relies on. One method is one test; run as root:
 cases.py --bin <build>/bin test_name. Exit code 77: skipped, with the reason."""
+import fcntl
 import json
 import os
 import pty
@@ -613,6 +614,18 @@ while True:
         code, _, err = self.m.carve("slice", "delete", grant["slice"])
         assert code == 1 and "no slice" in err, err
 
+
+    def test_down_of_a_node_removes_nothing_under_an_agent_that_does_not_answer(self):
+        root = self.m.folder + "/root"
+        journal = root + "/var/lib/carve/journal.d"
+        os.makedirs(journal)
+        with open(journal + "/lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)        # as a stopped agent does, whose socket nobody serves
+            down = self.m.start("down", "--node-name", "n1", "--host-root", root, "--kubeconfig", root + "/none")
+            time.sleep(2)
+            assert down.poll() is None and os.path.isdir(journal), down.communicate()
+        _, err = down.communicate(timeout=10)       # the agent has ended: on to the API server, which is not there
+        assert down.returncode != 0 and "none" in err and "another carve agent" not in err, err
 
     # -- words --------------------------------------------------------------------------------------------
 
