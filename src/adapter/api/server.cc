@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "adapter/api/channel.h"
 #include "adapter/api/messages.h"
 #include "adapter/api/peer.h"
@@ -60,7 +62,7 @@ void Server::accept_one(const std::stop_token& stop) {
     if (!full) ++mine;
   }
   if (full) {
-    log_.warn("connection refused: too many at once", {{"uid", caller->uid}, {"pid", caller->pid}});
+    note_refused(*caller);
     static_cast<void>(send_frame(
         fd.get(), encode_reply(Result<void>(fail(Code::kResourceExhausted,
                                                  "too many connections to the agent at once; try again")))));
@@ -69,6 +71,17 @@ void Server::accept_one(const std::stop_token& stop) {
   auto& connection = connections_.emplace_back();
   connection.fd = std::move(fd);
   connection.thread = std::thread([this, &connection, who = *caller, stop] { serve(connection, who, stop); });
+}
+
+/// At most every ten seconds: any local user can have itself refused as often as it likes, and the log's file system
+/// is the one of all sockets and pages.
+void Server::note_refused(const Caller& caller) {
+  ++refused_;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_line_) return;
+  next_line_ = now + std::chrono::seconds(10);
+  log_.warn("connection refused: too many at once",
+            {{"uid", caller.uid}, {"pid", caller.pid}, {"refused", std::exchange(refused_, 0)}});
 }
 
 void Server::serve(Connection& connection, const Caller& caller, const std::stop_token& stop) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
@@ -37,6 +39,7 @@ class Server {
   };
   Server(std::string path, Fd listener, AgentApi& api, Log& log);
   void accept_one(const std::stop_token& stop);
+  void note_refused(const Caller& caller);
   void serve(Connection& connection, const Caller& caller, const std::stop_token& stop);
   std::string answer(std::string_view bytes, const Caller& caller, int fd, const std::stop_token& stop);
   void reap(bool all);
@@ -47,7 +50,10 @@ class Server {
   Log& log_;
   std::mutex mutex_;
   std::map<std::uint32_t, int> per_user_;
-  std::list<Connection> connections_;  // touched by the accepting thread only
+  // Touched by the accepting thread only.
+  std::list<Connection> connections_;
+  std::uint64_t refused_ = 0;  // since the last line about it
+  std::chrono::steady_clock::time_point next_line_{};
 };
 
 }  // namespace carve::api

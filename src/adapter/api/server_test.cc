@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <vector>
+
 #include "adapter/api/channel.h"
 #include "adapter/api/client.h"
 #include "adapter/api/messages.h"
@@ -44,7 +47,13 @@ class ApiServerTest : public testing::Test {
     server_ = std::move(*opened);
     thread_ = std::jthread([this](const std::stop_token& stop) { server_->run(stop); });
   }
-  Log log_{[](std::string_view) {}};
+  [[nodiscard]] bool is_refused() const {
+    const auto fd = connect_to(path_);
+    const auto reply = fd ? receive_frame(fd->get(), kMaxReplyBytes, std::chrono::seconds(5)) : std::string();
+    return reply && reply->find("too many") != std::string::npos;
+  }
+  std::atomic<int> lines_{0};
+  Log log_{[this](std::string_view) { ++lines_; }};
   Echo echo_;
   std::string path_;
   std::unique_ptr<Server> server_;
@@ -88,6 +97,13 @@ TEST_F(ApiServerTest, NoiseEndsOnlyItsOwnConnection) {
             std::string::npos);
   ASSERT_TRUE(send_frame(garbage->get(), R"({"v":1,"op":"view"})"));
   EXPECT_TRUE(receive_frame(garbage->get(), kMaxReplyBytes, std::chrono::seconds(5)));
+}
+
+TEST_F(ApiServerTest, WhoIsRefusedOftenIsLoggedSeldom) {
+  std::vector<Result<Fd>> all;
+  for (int i = 0; i < Server::kMaxConnections; ++i) all.push_back(connect_to(path_));
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(is_refused());
+  EXPECT_EQ(lines_, 1);
 }
 
 TEST_F(ApiServerTest, WhoeverGoesAwayStopsWaiting) {
