@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "adapter/api/channel.h"
@@ -15,13 +17,14 @@ namespace {
 constexpr std::chrono::milliseconds kLook{250};  // how often a quiet thread looks whether to stop
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::open(const std::string& path, AgentApi& api, Log& log) {
+Result<std::unique_ptr<Server>> Server::open(const std::string& path, AgentApi& api, Log& log,
+                                             const ServerLimits& limits) {
   CARVE_TRY(auto listener, listen_at(path));
-  return std::unique_ptr<Server>(new Server(path, std::move(listener), api, log));
+  return std::unique_ptr<Server>(new Server(path, std::move(listener), api, log, limits));
 }
 
-Server::Server(std::string path, Fd listener, AgentApi& api, Log& log)
-    : path_(std::move(path)), listener_(std::move(listener)), api_(api), log_(log) {}
+Server::Server(std::string path, Fd listener, AgentApi& api, Log& log, const ServerLimits& limits)
+    : path_(std::move(path)), listener_(std::move(listener)), api_(api), log_(log), limits_(limits) {}
 
 Server::~Server() {
   reap(true);
@@ -51,17 +54,15 @@ void Server::reap(bool all) {
 
 void Server::accept_one(const std::stop_token& stop) {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!fd) return;
+  if (!fd) {
+    // Without a descriptor or memory the connection stays in the queue, and poll() would tell of it at once again.
+    const bool short_of = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    if (short_of) ::poll(nullptr, 0, static_cast<int>(kLook.count()));
+    return;
+  }
   auto caller = peer_of(fd.get());
   if (!caller) return;
-  bool full = connections_.size() >= kMaxConnections;
-  {
-    const std::lock_guard lock(mutex_);
-    int& mine = per_user_[caller->uid];
-    full = full || (caller->uid != 0 && mine >= kMaxPerUser);
-    if (!full) ++mine;
-  }
-  if (full) {
+  if (!take_seat(*caller)) {
     note_refused(*caller);
     static_cast<void>(send_frame(
         fd.get(), encode_reply(Result<void>(fail(Code::kResourceExhausted,
@@ -71,6 +72,16 @@ void Server::accept_one(const std::stop_token& stop) {
   auto& connection = connections_.emplace_back();
   connection.fd = std::move(fd);
   connection.thread = std::thread([this, &connection, who = *caller, stop] { serve(connection, who, stop); });
+}
+
+bool Server::take_seat(const Caller& caller) {
+  const int seats = limits_.connections - (caller.uid == 0 ? 0 : limits_.kept_for_root);
+  if (static_cast<int>(connections_.size()) >= seats) return false;
+  const std::lock_guard lock(mutex_);
+  int& mine = per_user_[caller.uid];
+  if (caller.uid != 0 && mine >= limits_.per_user) return false;
+  ++mine;
+  return true;
 }
 
 /// At most every ten seconds: any local user can have itself refused as often as it likes, and the log's file system
@@ -86,9 +97,11 @@ void Server::note_refused(const Caller& caller) {
 
 void Server::serve(Connection& connection, const Caller& caller, const std::stop_token& stop) {
   const int fd = connection.fd.get();
+  auto last = std::chrono::steady_clock::now();  // answered
   while (!stop.stop_requested()) {
-    auto bytes = receive_frame(fd, kMaxRequestBytes, kLook);
-    if (!bytes && bytes.error().code == Code::kDeadlineExceeded && !peer_closed(fd)) continue;
+    auto bytes = receive_frame(fd, kMaxRequestBytes, std::min(kLook, limits_.idle));
+    const bool nothing = !bytes && bytes.error().code == Code::kDeadlineExceeded && !peer_closed(fd);
+    if (nothing && std::chrono::steady_clock::now() - last < limits_.idle) continue;
     if (!bytes) {
       // Whoever sends too much is told so, then it is over: where the next frame starts is not known.
       if (bytes.error().code == Code::kOutOfRange) {
@@ -98,6 +111,7 @@ void Server::serve(Connection& connection, const Caller& caller, const std::stop
       break;
     }
     if (!send_frame(fd, answer(*bytes, caller, fd, stop))) break;
+    last = std::chrono::steady_clock::now();
   }
   {
     const std::lock_guard lock(mutex_);

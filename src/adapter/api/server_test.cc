@@ -1,11 +1,15 @@
 #include "adapter/api/server.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <ctime>
 #include <vector>
 
 #include "adapter/api/channel.h"
@@ -42,7 +46,12 @@ class ApiServerTest : public testing::Test {
   ApiServerTest() {
     char name[] = "/tmp/carve-api-XXXXXX";
     path_ = std::string(::mkdtemp(name)) + "/agent.sock";
-    auto opened = Server::open(path_, echo_, log_);
+    start({});
+  }
+  void start(const ServerLimits& limits) {
+    thread_ = std::jthread();
+    server_.reset();
+    auto opened = Server::open(path_, echo_, log_, limits);
     EXPECT_TRUE(opened) << opened.error().what;
     server_ = std::move(*opened);
     thread_ = std::jthread([this](const std::stop_token& stop) { server_->run(stop); });
@@ -51,6 +60,11 @@ class ApiServerTest : public testing::Test {
     const auto fd = connect_to(path_);
     const auto reply = fd ? receive_frame(fd->get(), kMaxReplyBytes, std::chrono::seconds(5)) : std::string();
     return reply && reply->find("too many") != std::string::npos;
+  }
+  /// What a connection is told before it has asked anything: a refusal, or "" when it has its seat.
+  static std::string told(const Result<Fd>& fd) {
+    EXPECT_TRUE(fd);
+    return receive_frame(fd->get(), kMaxReplyBytes, std::chrono::milliseconds(300)).value_or("");
   }
   std::atomic<int> lines_{0};
   Log log_{[this](std::string_view) { ++lines_; }};
@@ -101,7 +115,7 @@ TEST_F(ApiServerTest, NoiseEndsOnlyItsOwnConnection) {
 
 TEST_F(ApiServerTest, WhoIsRefusedOftenIsLoggedSeldom) {
   std::vector<Result<Fd>> all;
-  for (int i = 0; i < Server::kMaxConnections; ++i) all.push_back(connect_to(path_));
+  for (int i = 0; i < ServerLimits{}.connections; ++i) all.push_back(connect_to(path_));
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(is_refused());
   EXPECT_EQ(lines_, 1);
 }
@@ -117,6 +131,72 @@ TEST_F(ApiServerTest, WhoeverGoesAwayStopsWaiting) {
   }
   for (int i = 0; i < 5000 && !echo_.went_away; ++i) ::usleep(1000);
   EXPECT_TRUE(echo_.went_away);
+}
+
+TEST_F(ApiServerTest, WhoAsksNothingIsNotKept) {
+  start({.idle = std::chrono::milliseconds(400)});
+  const auto fd = connect_to(path_);
+  ASSERT_TRUE(fd);
+  const auto end = receive_frame(fd->get(), kMaxReplyBytes, std::chrono::seconds(5));
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error().code, Code::kUnavailable) << end.error().what;  // closed
+  // To be answered may take as long as it takes.
+  const auto waits = connect_to(path_);
+  ApiRequest message;
+  message.op = Op::kAllocate;
+  message.allocate.wait = std::chrono::hours(1);
+  ASSERT_TRUE(send_frame(waits->get(), encode_request(message)));
+  EXPECT_EQ(receive_frame(waits->get(), kMaxReplyBytes, std::chrono::seconds(1)).error().code,
+            Code::kDeadlineExceeded);
+  EXPECT_FALSE(echo_.went_away);
+}
+
+TEST_F(ApiServerTest, ACrowdOfUsersLeavesASeatForRoot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root to connect as another user";
+  ASSERT_EQ(::chmod(path_.substr(0, path_.rfind('/')).c_str(), 0711), 0);
+  start({.connections = 4, .kept_for_root = 1, .per_user = 2});
+  const auto as = [&](uid_t user) {  // this thread only
+    EXPECT_EQ(::syscall(SYS_setresuid, -1, user, -1), 0);
+    auto fd = connect_to(path_);
+    EXPECT_EQ(::syscall(SYS_setresuid, -1, 0, -1), 0);
+    return fd;
+  };
+  const auto first = as(65533);
+  const auto second = as(65533);
+  EXPECT_EQ(told(second), "");
+  EXPECT_NE(told(as(65533)).find("too many"), std::string::npos) << "of one user";
+  const auto other = as(65534);
+  EXPECT_EQ(told(other), "");
+  EXPECT_NE(told(as(65532)).find("too many"), std::string::npos) << "of all users";
+  EXPECT_TRUE(Client(path_).view({})) << "of root";
+}
+
+/// The connection waits in the queue until there is a descriptor for it; meanwhile nothing spins.
+TEST_F(ApiServerTest, WithoutADescriptorItWaits) {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {3, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto connected = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const auto used = [] {
+    timespec time = {};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  const auto begin = used();
+  ::usleep(500'000);
+  const auto spent = used() - begin;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_EQ(connected, 0);
+  EXPECT_LT(spent, std::chrono::milliseconds(200));
+  ApiRequest message;
+  message.op = Op::kView;
+  ASSERT_TRUE(send_frame(fd.get(), encode_request(message)));
+  EXPECT_TRUE(receive_frame(fd.get(), kMaxReplyBytes, std::chrono::seconds(5)));
 }
 
 }  // namespace
