@@ -96,7 +96,8 @@ Result<void> send_frame(int fd, std::string_view bytes) {
 
 Result<Fd> listen_at(const std::string& path) {
   CARVE_TRY(const sockaddr_un address, address_of(path));
-  if (auto living = connect_to(path)) {
+  constexpr std::chrono::milliseconds kMoment{100};  // it lives whether it accepts or only keeps us waiting
+  if (auto living = connect_to(path, kMoment); living || living.error().code == Code::kDeadlineExceeded) {
     return fail(Code::kAlreadyExists, path + ": somebody listens there already");
   }
   struct stat info = {};
@@ -114,12 +115,17 @@ Result<Fd> listen_at(const std::string& path) {
   return fd;
 }
 
-Result<Fd> connect_to(const std::string& path) {
+Result<Fd> connect_to(const std::string& path, std::chrono::milliseconds patience) {
   CARVE_TRY(const sockaddr_un address, address_of(path));
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return tl::unexpected(errno_error(errno, "socket"));
+  // connect() of a unix socket waits as send() does (unix(7), socket(7)): without a limit, for ever.
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
+  const timeval limit = {seconds.count(), std::chrono::microseconds(patience - seconds).count()};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     const int err = errno;
+    if (err == EAGAIN) return fail(Code::kDeadlineExceeded, path + ": somebody listens there and accepts nobody");
     const char* words = err == ENOENT         ? "there is no socket"
                         : err == ECONNREFUSED ? "nobody listens on it (a stale socket)"
                                               : std::strerror(err);

@@ -18,10 +18,13 @@ namespace carve::api {
 
 /// A listening socket at `path`, 0666: who may ask for what is decided by peer credentials, with words. A
 /// stale socket (nobody listens) is replaced.
-///   errors  kAlreadyExists: somebody listens there
+///   errors  kAlreadyExists: somebody listens there, whether it accepts or not
 [[nodiscard]] Result<Fd> listen_at(const std::string& path);
-/// kUnavailable with the reason in words: no socket, or nobody listens.
-[[nodiscard]] Result<Fd> connect_to(const std::string& path);
+inline constexpr std::chrono::milliseconds kAccept{2'000};  // the queue of an agent that lives is full for moments only
+/// Waits at most `patience` (> 0) for a place in the queue of those who are to be accepted.
+///   errors  kUnavailable with the reason in words: no socket, or nobody listens; kDeadlineExceeded: somebody does, and
+///           accepts nobody; kPermissionDenied
+[[nodiscard]] Result<Fd> connect_to(const std::string& path, std::chrono::milliseconds patience = kAccept);
 
 /// True when the other side has closed.
 [[nodiscard]] bool peer_closed(int fd);

@@ -12,6 +12,9 @@ constexpr std::chrono::milliseconds kAnswer{10'000};  // longer than any deadlin
 
 Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseconds timeout) const {
   auto fd = connect_to(path_);
+  if (!fd && fd.error().code == Code::kDeadlineExceeded) {
+    return fail(Code::kUnavailable, "the agent does not accept: " + fd.error().what + " (stopped?)");
+  }
   if (!fd)
     return fail(fd.error().code,
                 "the agent does not answer: " + fd.error().what + "; start it with `carve up`");

@@ -96,6 +96,32 @@ TEST_F(ApiServerTest, ASecondServerIsRefusedAndAStaleSocketIsReplaced) {
   EXPECT_TRUE(Server::open(stale, echo_, log_));
 }
 
+/// A stopped agent, and more commands than its queue takes.
+TEST(ApiClientTest, AnAgentThatAcceptsNobodyIsNotWaitedForForEver) {
+  char name[] = "/tmp/carve-api-XXXXXX";
+  const std::string path = std::string(::mkdtemp(name)) + "/agent.sock";
+  const auto stopped = listen_at(path);
+  ASSERT_TRUE(stopped);
+  ASSERT_EQ(::listen(stopped->get(), 1), 0);
+  std::vector<Fd> queue;
+  const auto begin = std::chrono::steady_clock::now();
+  for (;;) {
+    auto fd = connect_to(path, std::chrono::milliseconds(50));
+    if (!fd) {
+      EXPECT_EQ(fd.error().code, Code::kDeadlineExceeded) << fd.error().what;
+      break;
+    }
+    queue.push_back(std::move(*fd));
+    ASSERT_LT(queue.size(), 10U);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_EQ(listen_at(path).error().code, Code::kAlreadyExists) << "its socket is not taken away from it";
+  const auto asked = Client(path).view({});
+  ASSERT_FALSE(asked);
+  EXPECT_EQ(asked.error().code, Code::kUnavailable);
+  EXPECT_NE(asked.error().what.find("does not accept"), std::string::npos) << asked.error().what;
+}
+
 TEST_F(ApiServerTest, NoiseEndsOnlyItsOwnConnection) {
   const auto fd = connect_to(path_);
   ASSERT_TRUE(fd);
