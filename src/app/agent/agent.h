@@ -118,6 +118,8 @@ class Agent final : public AgentApi, public NodeSlices {
   // restore.cc
   void publish_devices();
   Result<void> adopt_inventory(), restore_records();
+  void make_links(const std::string& driver_version);
+  [[nodiscard]] std::string library_error() const;  // under state_
   void reconcile_pages(const std::vector<PageSlice>& present);
   // health.cc
   bool apply_verdicts();  // true: a card is well again
@@ -125,7 +127,7 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] GpuInventory with_missing(GpuInventory fresh);
   // watch.cc
   [[nodiscard]] std::vector<std::string> slices_of_process(std::int32_t pid, bool by_hellos = true) const;
-  void look_for_lost();
+  void look_for_lost(), retry_links();
   [[nodiscard]] std::string slice_on(const std::vector<std::string>& ids, const CardId& card) const;
   std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage, bool by_hellos = true);
   bool look_at_pages();  // whether the arbiter answered
@@ -149,6 +151,7 @@ class Agent final : public AgentApi, public NodeSlices {
   std::vector<Owner> pending_drops_;  // ended, but the journal could not be written
   std::deque<EventView> events_;
   std::string journal_error_;
+  std::string links_error_;  // of the last try; tried again in every round
   std::string arbiter_error_;
   Code arbiter_code_ = Code::kUnavailable;
   std::map<std::pair<std::string, std::size_t>, Bytes> overheads_;  // of the last round; watch() only

@@ -144,6 +144,29 @@ TEST(Agent, WaitsUntilItFits) {
   EXPECT_EQ(agent->allocate(root(), all, {}).error().code, Code::kDeadlineExceeded);
 }
 
+TEST(Agent, LinksThatCouldNotBeMadeOnceAreMadeLater) {
+  Machine machine;
+  bool full = true;
+  int made = 0;
+  machine.prepare_links = [&](const std::string& version) -> Result<void> {
+    EXPECT_EQ(version, "580.1");
+    if (full) return fail(Code::kResourceExhausted, "no space left");
+    ++made;
+    return {};
+  };
+  auto agent = machine.start();
+  EXPECT_EQ(agent->allocate(root(), ask(4, 30), {}).error().code, Code::kFailedPrecondition);
+  agent->watch();
+  EXPECT_EQ(view_of(*agent).library_error, "no space left");
+  EXPECT_EQ(agent->troubles().library, "no space left");
+  full = false;
+  agent->watch();
+  EXPECT_EQ(view_of(*agent).library_error, "");
+  EXPECT_TRUE(agent->allocate(root(), ask(4, 30), {}));
+  agent->watch();
+  EXPECT_EQ(made, 1) << "once is enough";
+}
+
 TEST(Agent, AFullDiskRefusesNewSlicesAndFreesOldOnes) {
   Machine machine;
   auto agent = machine.start();

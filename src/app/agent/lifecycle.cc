@@ -99,8 +99,8 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
   std::vector<Slice> slices;
   {
     const std::lock_guard lock(state_);
-    if (!request.request.whole && !config_.library_error.empty()) {
-      return fail(Code::kFailedPrecondition, "no fractions can be given: " + config_.library_error);
+    if (!request.request.whole && !library_error().empty()) {
+      return fail(Code::kFailedPrecondition, "no fractions can be given: " + library_error());
     }
     const auto living = static_cast<std::uint32_t>(std::count_if(
         slices_.begin(), slices_.end(), [&](const auto& s) { return s.second.uid == caller.uid; }));

@@ -214,8 +214,8 @@ Result<Prepared> Agent::prepare_new(LiveSlice slice) {
     if (slices_.count(slice.id) != 0) {
       return fail(Code::kAlreadyExists, "device: " + slice.id + " is another part's");
     }
-    if (!slice.whole() && !config_.library_error.empty()) {
-      return fail(Code::kFailedPrecondition, "no fractions can be given: " + config_.library_error);
+    if (!slice.whole() && !library_error().empty()) {
+      return fail(Code::kFailedPrecondition, "no fractions can be given: " + library_error());
     }
     for (const auto& held : slice.slices) {
       if (ledger_.find(held.card) == nullptr) {
@@ -299,8 +299,8 @@ NodeTroubles Agent::troubles() const {
   NodeTroubles troubles;
   troubles.gpu = world_.gpu.state();
   troubles.gpu_reason = world_.gpu.reason();
-  troubles.library = config_.library_error;
   const std::lock_guard lock(state_);
+  troubles.library = library_error();
   if (arbiter_asked_ && !arbiter_ok_)
     troubles.arbiter = arbiter_error_.empty() ? "it does not answer" : arbiter_error_;
   troubles.journal = journal_error_;

@@ -40,12 +40,7 @@ std::vector<LiveSlice> slices_in(const JournalState& journal) {
 Result<void> Agent::adopt_inventory() {
   auto inventory = world_.gpu.inventory();
   if (!inventory) return tl::unexpected(inventory.error());
-  if (config_.library_error.empty() && world_.prepare_links) {
-    if (auto made = world_.prepare_links(inventory->driver_version); !made) {
-      const std::lock_guard lock(state_);
-      config_.library_error = made.error().what;
-    }
-  }
+  make_links(inventory->driver_version);
   const std::lock_guard lock(state_);
   const auto now = world_.clock.now();
   for (const auto& card : inventory->cards) {
@@ -61,6 +56,17 @@ Result<void> Agent::adopt_inventory() {
   books_.listed_at = now;
   static_cast<void>(apply_verdicts());
   return {};
+}
+
+void Agent::make_links(const std::string& driver_version) {
+  if (!config_.library_error.empty() || !world_.prepare_links) return;
+  const auto made = world_.prepare_links(driver_version);
+  const std::lock_guard lock(state_);
+  links_error_ = made ? std::string() : made.error().what;
+}
+
+std::string Agent::library_error() const {
+  return config_.library_error.empty() ? links_error_ : config_.library_error;
 }
 
 Result<void> Agent::restore_records() {

@@ -90,7 +90,7 @@ Result<AgentView> Agent::view(const Caller& /*caller*/) {
   view.arbiter_reason = arbiter_error_;
   view.journal_error = journal_error_;
   view.library_folder = config_.library_folder;
-  view.library_error = config_.library_error;
+  view.library_error = library_error();
   view.waiting = waiting_;
   for (const auto& state : ledger_.cards()) {
     CardView card;

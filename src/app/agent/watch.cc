@@ -127,12 +127,25 @@ void Agent::look_for_lost() {
   inventory_stale_ = true;
 }
 
+/// A disk that was full when a driver was first seen is no reason to give no fraction until the agent is started anew.
+void Agent::retry_links() {
+  std::string version;
+  {
+    const std::lock_guard lock(state_);
+    if (links_error_.empty()) return;
+    version = inventory_.driver_version;
+  }
+  make_links(version);
+}
+
 void Agent::watch() {
   look_for_lost();
   // After a driver that was away (or replaced) the cards may be others.
   if (inventory_stale_ || world_.gpu.state() != GpuState::kOk) {
     inventory_stale_ = !adopt_inventory().has_value();
     if (!inventory_stale_) publish_devices();
+  } else {
+    retry_links();
   }
   auto usage = world_.gpu.usage();
   note_gpu_state();

@@ -25,6 +25,7 @@ struct Machine {
   FakeContainers containers;
   ManualClock clock;
   bool gives_cards = true;
+  std::function<Result<void>(const std::string&)> prepare_links;  // none: there is nothing to be linked
   Log log{[](std::string_view) {}};
 
   std::unique_ptr<Agent> start(const std::vector<AccessRule>& access = {}) {
@@ -35,7 +36,8 @@ struct Machine {
     config.gives_cards = gives_cards;
     config.last_process = std::chrono::seconds(0);
     auto agent = std::make_unique<Agent>(
-        config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, {}, &containers});
+        config, AgentWorld{gpu, pages, &cgroups, "", journal, devices, processes, clock, log, prepare_links,
+                           &containers});
     const auto restored = agent->restore();
     if (!restored) return nullptr;
     return agent;
