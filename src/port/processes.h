@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ class Processes {
   /// The slices that were mounted for it: one per claim request or container, empty on the host. This is how a
   /// container's process is told that does not say hello. What it puts beside them counts for nothing.
   [[nodiscard]] virtual std::vector<std::string> slices_seen_by(std::int32_t pid) const = 0;
-  virtual void kill(std::int32_t pid) = 0;
+  /// SIGKILL to the process that has this number now, when `still` then says that it is the one that is meant: in
+  /// between the number cannot become another's. False: it is gone, or another one.
+  virtual bool kill(std::int32_t pid, const std::function<bool()>& still) = 0;
 };
 
 }  // namespace carve

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "abi/hello.h"
+#include "adapter/process/spawn.h"
 #include "adapter/process/text_file.h"
 
 namespace carve {
@@ -46,8 +47,12 @@ std::vector<std::string> ProcFs::slices_seen_by(std::int32_t pid) const {
   return mounts ? slices_in_mounts(*mounts) : std::vector<std::string>();
 }
 
-void ProcFs::kill(std::int32_t pid) {
-  if (pid > 1) ::kill(pid, SIGKILL);
+bool ProcFs::kill(std::int32_t pid, const std::function<bool()>& still) {
+  if (pid <= 1) return false;
+  const auto process = open_process(pid);
+  if (!process || !still()) return false;
+  send_signal(*process, SIGKILL);
+  return true;
 }
 
 }  // namespace carve

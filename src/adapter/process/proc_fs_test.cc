@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 
+#include "adapter/process/spawn.h"
 #include "adapter/process/text_file.h"
 
 namespace carve {
@@ -73,6 +74,17 @@ TEST(ProcFsTest, AProcessInAMountNamespaceOfItsOwnIsTold) {
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(ProcFs().slices_seen_by(child), Ids());
   ::rmdir(folder.c_str());
+}
+
+TEST(ProcFsTest, OnlyWhoIsStillMeantIsKilled) {
+  const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
+  ASSERT_TRUE(child);
+  EXPECT_FALSE(ProcFs().kill(child->pid, [] { return false; }));
+  EXPECT_FALSE(wait_gone(*child, std::chrono::milliseconds(100)));
+  EXPECT_TRUE(ProcFs().kill(child->pid, [] { return true; }));
+  EXPECT_TRUE(wait_gone(*child, std::chrono::seconds(5)));
+  EXPECT_FALSE(ProcFs().kill(child->pid, [] { return true; })) << "it is gone";
+  EXPECT_FALSE(ProcFs().kill(0, [] { return true; }));
 }
 
 }  // namespace

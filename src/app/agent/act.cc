@@ -12,8 +12,11 @@ void Agent::act(const Breach& breach) {
   if (action == BreachAction::kThrottle && compute) {
     done = throttle(breach) ? "throttled" : "reported only (its cgroup cannot be frozen here)";
   } else if (action != BreachAction::kReport) {
-    for (const auto pid : breach.pids) world_.processes.kill(pid);
-    done = "killed";
+    std::size_t killed = 0;
+    for (const auto pid : breach.pids) {
+      if (world_.processes.kill(pid, [&] { return is_still_of(breach.slice, pid); })) ++killed;
+    }
+    done = killed > 0 ? "killed" : "gone before it was killed";
   }
   {
     const std::lock_guard lock(state_);
@@ -22,6 +25,27 @@ void Agent::act(const Breach& breach) {
       found->second.remark = std::string(to_string(breach.kind)) + ": " + done;
   }
   note_event(to_string(breach.kind), breach.slice, breach.text + ": " + done);
+}
+
+/// Whether the process that has this number now is in the slice: asked anew, for the driver's list and the pages are
+/// seconds old, and a number may be another process's by now.
+bool Agent::is_still_of(const std::string& slice, std::int32_t pid) const {
+  if (world_.cgroups != nullptr && world_.cgroups->slice_of(pid) == slice) return true;
+  const auto seen = world_.processes.slices_seen_by(pid);
+  if (std::find(seen.begin(), seen.end(), slice) != seen.end()) return true;
+  if (const auto member = world_.containers != nullptr ? world_.containers->process(pid) : std::nullopt) {
+    const std::lock_guard lock(state_);
+    const auto found = slices_.find(slice);
+    if (found == slices_.end()) return false;
+    const auto& pods = found->second.pods;
+    if (std::find(pods.begin(), pods.end(), member->pod) != pods.end()) return true;
+  }
+  const auto pages = world_.pages.list();  // the arbiter has a hold on everyone who said hello
+  for (const auto& one : pages ? *pages : std::vector<PageSlice>()) {
+    if (one.id != slice) continue;
+    return std::any_of(one.processes.begin(), one.processes.end(), [&](const auto& own) { return own.pid == pid; });
+  }
+  return false;
 }
 
 /// One freeze per report (once a second): long enough that over the second the mean comes to what
@@ -43,6 +67,7 @@ bool Agent::throttle(const Breach& breach) {
     for (const auto pid : breach.pids) {
       const auto member =
           world_.containers != nullptr ? world_.containers->process(pid) : std::nullopt;
+      if (!is_still_of(breach.slice, pid)) continue;
       if (!member || member->group.empty() || frozen.groups.count(member->group) != 0) continue;
       if (world_.containers->freeze(member->group, true)) frozen.groups.insert(member->group);
     }

@@ -134,6 +134,7 @@ class Agent final : public AgentApi, public NodeSlices {
   // act.cc
   void act(const Breach& breach), thaw(), thaw_containers();
   bool throttle(const Breach& breach);
+  [[nodiscard]] bool is_still_of(const std::string& slice, std::int32_t pid) const;
   void note_event(const std::string& kind, const std::string& slice, const std::string& text);
   void note_gpu_state();
 

@@ -338,6 +338,24 @@ TEST(Agent, WhileTheArbiterIsAwayMemoryAndCardsAreJudged) {
   EXPECT_EQ(machine.processes.killed, (std::set<std::int32_t>{77, 78, 79})) << "all that holds more than the slice may";
 }
 
+/// Between the verdict and the signal it ends, and a daemon gets its number.
+TEST(Agent, ANumberThatIsAnothersByNowIsNotKilled) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto grant = agent->allocate(root(), ask(4, 30), {});
+  ASSERT_TRUE(agent->join(root(77), grant->slice));
+  ASSERT_TRUE(agent->join(root(78), grant->slice));
+  machine.gpu.processes[grant->cards[0].card.str()] = {{77, Bytes::gib(1), 20}, {78, Bytes::gib(1), 20}};
+  machine.processes.before_kill = [&](std::int32_t pid) {
+    if (pid == 78) machine.cgroups.groups[grant->slice].erase(78);
+  };
+  for (int i = 0; i < 4; ++i) {
+    agent->watch();
+    machine.clock.advance(std::chrono::milliseconds(250));
+  }
+  EXPECT_EQ(machine.processes.killed, std::set<std::int32_t>{77});
+}
+
 TEST(Agent, ThrottlingFreezesForAWhileOnly) {
   Machine machine;
   auto agent = machine.start();

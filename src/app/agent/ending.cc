@@ -128,9 +128,13 @@ void Agent::kill_left_behind(const Owner& owner, const std::vector<PodProcess>& 
   }
   for (const auto& process : pods) {
     if (own.count(process.pod) == 0) continue;
-    world_.log.warn("a process that was left behind in a pod's cgroup is killed",
+    const auto still = [&] {
+      const auto now = world_.containers->process(process.pid);
+      return now && now->pod == process.pod;
+    };
+    if (!world_.processes.kill(process.pid, still)) continue;
+    world_.log.warn("a process that was left behind in a pod's cgroup was killed",
                     {{"claim", owner.uid}, {"pod", process.pod}, {"pid", process.pid}});
-    world_.processes.kill(process.pid);
   }
 }
 

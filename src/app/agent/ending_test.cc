@@ -128,6 +128,10 @@ TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
   pass(2);
   pass(9);
   EXPECT_TRUE(machine.processes.killed.empty()) << "it may be on its way out";
+  machine.containers.add(79, "pod-1");
+  machine.processes.before_kill = [&](std::int32_t pid) {
+    if (pid == 79) machine.containers.add(79, "pod-9");  // it has ended, and its number is another pod's
+  };
   pass(1);
   EXPECT_EQ(machine.processes.killed, std::set<std::int32_t>{77});
   machine.containers.alive.clear();
