@@ -52,7 +52,7 @@ struct WireCard {
   std::uint8_t link_lanes[kMaxCards];
 };
 
-/// The first record of an inventory; the cards follow in packets of their own, one each.
+/// Behind the header of an inventory; the cards follow in the same packet.
 struct WireMachine {
   char driver_version[96];
   char cuda_version[16];

@@ -97,6 +97,7 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
   [[nodiscard]] Grant grant_of(const LiveSlice& slice) const;
   [[nodiscard]] std::string new_id(bool keep);
+  [[nodiscard]] AgentView view_of_last_round() const;  // view.cc; processes without their names
   // prepare.cc; under commit_
   Result<std::string> device_id_for(const PrepareRequest& request);
   Result<Prepared> prepare_new(LiveSlice slice);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <thread>
 
 #include "app/agent/testing/machine.h"
@@ -354,6 +355,27 @@ TEST(Agent, ANumberThatIsAnothersByNowIsNotKilled) {
     machine.clock.advance(std::chrono::milliseconds(250));
   }
   EXPECT_EQ(machine.processes.killed, std::set<std::int32_t>{77});
+}
+
+TEST(Agent, NamesOfProcessesAreReadWithoutTheLock) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto grant = agent->allocate(root(), ask(4, 30), {});
+  machine.pages.hellos[grant->slice] = {77};
+  machine.gpu.processes[grant->cards[0].card.str()] = {{77, Bytes::gib(1), 20}, {999, Bytes::gib(2), 5}};
+  agent->watch();
+  int named = 0;
+  bool free = true;
+  std::vector<std::future<void>> asked;
+  machine.processes.on_command = [&] {
+    ++named;
+    asked.push_back(std::async(std::launch::async, [&] { static_cast<void>(agent->holdings()); }));
+    free = free && asked.back().wait_for(std::chrono::seconds(2)) == std::future_status::ready;
+  };
+  const auto view = agent->view({});
+  EXPECT_GE(named, 2);
+  EXPECT_TRUE(free) << "nobody else gets an answer meanwhile";
+  EXPECT_EQ(view->slices.at(0).processes.at(0).command, "job");
 }
 
 TEST(Agent, ThrottlingFreezesForAWhileOnly) {

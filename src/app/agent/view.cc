@@ -7,22 +7,25 @@
 namespace carve {
 namespace {
 
-ProcessView process_view(const Processes& processes, std::int32_t pid) {
+/// Its name is read later, without a lock: see name_processes().
+ProcessView process_view(std::int32_t pid) {
   ProcessView view;
   view.pid = pid;
-  view.command = plain_name(processes.command(pid));
   return view;
 }
 
+void name_processes(const Processes& processes, std::vector<ProcessView>* views) {
+  for (auto& view : *views) view.command = plain_name(processes.command(view.pid));
+}
+
 /// Every process of the slice: on a card (one line per card), registered, or merely a member.
-std::vector<ProcessView> processes_of(const LiveSlice& slice, const std::vector<Sighting>& sightings,
-                                      const Processes& processes) {
+std::vector<ProcessView> processes_of(const LiveSlice& slice, const std::vector<Sighting>& sightings) {
   std::vector<ProcessView> views;
   const std::set<std::int32_t> registered(slice.registered.begin(), slice.registered.end());
   std::set<std::int32_t> shown;
   for (const auto& s : sightings) {
     if (s.slice != slice.id) continue;
-    auto view = process_view(processes, s.process.pid);
+    auto view = process_view(s.process.pid);
     view.card = s.card.str();
     view.memory = s.process.memory;
     view.sm_percent = s.process.sm_percent;
@@ -34,15 +37,14 @@ std::vector<ProcessView> processes_of(const LiveSlice& slice, const std::vector<
   rest.insert(slice.members.begin(), slice.members.end());
   for (const auto pid : rest) {
     if (shown.count(pid) != 0) continue;
-    auto view = process_view(processes, pid);
+    auto view = process_view(pid);
     view.registered = registered.count(pid) != 0;
     views.push_back(std::move(view));
   }
   return views;
 }
 
-SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sightings,
-                     const Processes& processes) {
+SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sightings) {
   SliceView view;
   view.id = slice.id;
   view.kind = !slice.local() ? std::string(to_string(slice.holder.kind)) : slice.keep ? "device" : "run";
@@ -70,13 +72,20 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
     if (slice.whole()) card.delivered_percent = std::min(100.0, sm);
     view.cards.push_back(std::move(card));
   }
-  view.processes = processes_of(slice, sightings, processes);
+  view.processes = processes_of(slice, sightings);
   return view;
 }
 
 }  // namespace
 
 Result<AgentView> Agent::view(const Caller& /*caller*/) {
+  AgentView view = view_of_last_round();
+  for (auto& card : view.cards) name_processes(world_.processes, &card.foreign);
+  for (auto& slice : view.slices) name_processes(world_.processes, &slice.processes);
+  return view;
+}
+
+AgentView Agent::view_of_last_round() const {
   AgentView view;
   view.version = config_.version;
   view.page_abi = config_.page_abi;
@@ -111,7 +120,7 @@ Result<AgentView> Agent::view(const Caller& /*caller*/) {
     card.remark = books_.watch.remark(state.card.id);
     for (const auto& s : sightings_) {
       if (s.card != state.card.id || slices_.count(s.slice) != 0) continue;
-      auto process = process_view(world_.processes, s.process.pid);
+      auto process = process_view(s.process.pid);
       process.card = s.card.str();
       process.memory = s.process.memory;
       process.sm_percent = s.process.sm_percent;
@@ -120,7 +129,7 @@ Result<AgentView> Agent::view(const Caller& /*caller*/) {
     view.cards.push_back(std::move(card));
   }
   for (const auto& [id, slice] : slices_) {
-    view.slices.push_back(slice_view(slice, sightings_, world_.processes));
+    view.slices.push_back(slice_view(slice, sightings_));
     const bool sick = std::any_of(slice.slices.begin(), slice.slices.end(), [this](const Slice& held) {
       const CardState* state = ledger_.find(held.card);
       return state != nullptr && !state->card.health.ok;

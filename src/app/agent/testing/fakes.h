@@ -12,6 +12,7 @@
 
 #include "app/agent/agent.h"
 #include "app/agent/testing/fake_cgroups.h"
+#include "app/agent/testing/fake_processes.h"
 
 // The world in memory. `die` throws at the n-th step that touches it, as kill -9 would: what was
 // done stays.
@@ -152,47 +153,6 @@ class FakeDevices final : public SliceDevices {
   std::set<std::string> published;
   std::function<void(const std::string&)> on_publish;  // a disk that takes its time
   std::map<std::string, std::map<std::string, std::string>> environments;  // as last published
-};
-
-class FakeProcesses final : public Processes {
- public:
-  [[nodiscard]] std::string command(std::int32_t) const override { return "job"; }
-  [[nodiscard]] std::vector<std::string> slices_seen_by(std::int32_t pid) const override {
-    const auto found = sees.find(pid);
-    return found != sees.end() ? found->second : std::vector<std::string>();
-  }
-  bool kill(std::int32_t pid, const std::function<bool()>& still) override {
-    if (before_kill) before_kill(pid);
-    if (still()) killed.insert(pid);
-    return killed.count(pid) != 0;
-  }
-  std::function<void(std::int32_t)> before_kill;  // what happens between a verdict and its signal
-  std::set<std::int32_t> killed;
-  std::map<std::int32_t, std::vector<std::string>> sees;  // the slices of the process's container
-};
-
-class FakeContainers final : public Containers {
- public:
-  [[nodiscard]] Result<std::vector<PodProcess>> processes() const override {
-    if (unseen) return fail(Code::kUnavailable, "too many open files");
-    std::vector<PodProcess> all;
-    for (const auto& [pid, process] : alive) all.push_back(process);
-    return all;
-  }
-  [[nodiscard]] std::optional<PodProcess> process(std::int32_t pid) const override {
-    const auto found = alive.find(pid);
-    return found == alive.end() ? std::nullopt : std::optional(found->second);
-  }
-  Result<void> freeze(const std::string& group, bool on) override {
-    if (group == "gone") return fail(Code::kNotFound, "no such cgroup");
-    if (on) frozen.insert(group);
-    if (!on) frozen.erase(group);
-    return {};
-  }
-  void add(std::int32_t pid, const std::string& pod, const std::string& group = {}) { alive[pid] = {pid, pod, group}; }
-  bool unseen = false;  // who lives cannot be told now
-  std::map<std::int32_t, PodProcess> alive;
-  std::set<std::string> frozen;
 };
 
 }  // namespace carve::fakes

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "port/containers.h"
+#include "port/processes.h"
+
+// Who lives on the machine, in memory: by his number, and by his pod.
+namespace carve::fakes {
+
+class FakeProcesses final : public Processes {
+ public:
+  [[nodiscard]] std::string command(std::int32_t) const override {
+    if (on_command) on_command();
+    return "job";
+  }
+  std::function<void()> on_command;  // a /proc that takes its time
+  [[nodiscard]] std::vector<std::string> slices_seen_by(std::int32_t pid) const override {
+    const auto found = sees.find(pid);
+    return found != sees.end() ? found->second : std::vector<std::string>();
+  }
+  bool kill(std::int32_t pid, const std::function<bool()>& still) override {
+    if (before_kill) before_kill(pid);
+    if (still()) killed.insert(pid);
+    return killed.count(pid) != 0;
+  }
+  std::function<void(std::int32_t)> before_kill;  // what happens between a verdict and its signal
+  std::set<std::int32_t> killed;
+  std::map<std::int32_t, std::vector<std::string>> sees;  // the slices of the process's container
+};
+
+class FakeContainers final : public Containers {
+ public:
+  [[nodiscard]] Result<std::vector<PodProcess>> processes() const override {
+    if (unseen) return fail(Code::kUnavailable, "too many open files");
+    std::vector<PodProcess> all;
+    for (const auto& [pid, process] : alive) all.push_back(process);
+    return all;
+  }
+  [[nodiscard]] std::optional<PodProcess> process(std::int32_t pid) const override {
+    const auto found = alive.find(pid);
+    return found == alive.end() ? std::nullopt : std::optional(found->second);
+  }
+  Result<void> freeze(const std::string& group, bool on) override {
+    if (group == "gone") return fail(Code::kNotFound, "no such cgroup");
+    if (on) frozen.insert(group);
+    if (!on) frozen.erase(group);
+    return {};
+  }
+  void add(std::int32_t pid, const std::string& pod, const std::string& group = {}) { alive[pid] = {pid, pod, group}; }
+  bool unseen = false;  // who lives cannot be told now
+  std::map<std::int32_t, PodProcess> alive;
+  std::set<std::string> frozen;
+};
+
+}  // namespace carve::fakes
