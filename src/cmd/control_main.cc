@@ -325,6 +325,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   threads.emplace_back([&](const std::stop_token& stop) {
     certificates_.run([this](const tls::Serving& serving) { secure_.serve_with(serving); }, stop);
   });
+  threads.emplace_back([&](const std::stop_token& stop) { catch_up_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { leader_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { binder_.run(clock_, stop); });
   threads.emplace_back([&](const std::stop_token& stop) { placer_.run(stop); });

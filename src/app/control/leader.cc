@@ -78,8 +78,11 @@ Result<void> Leader::write(Candidacy::Move move) {
 
 void Leader::catch_up() {
   const auto known = world_.caught_up ? world_.caught_up(terms_) : Result<bool>(true);
-  const std::lock_guard lock(mutex_);
+  if (!known && std::exchange(behind_, known.error().what) != known.error().what)
+    world_.log.warn("what the leader before wrote cannot be read", {{"error", behind_}});
   if (!known || !*known) return;
+  behind_.clear();
+  const std::lock_guard lock(mutex_);
   caught_up_ = true;
   world_.log.info("leading", {{"epoch", candidacy_.epoch()}});
 }

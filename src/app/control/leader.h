@@ -26,7 +26,7 @@ class Leader {
     /// The highest epoch that stands in a record: a Lease that somebody deleted does not begin anew at 1.
     std::function<std::uint64_t()> known_epoch;
     /// Everything that was written before this term's lease was taken is known here. Asked until it says true; only
-    /// then this replica leads. An error is tried again.
+    /// then this replica leads. An error is logged and asked again. It waits for nobody: who asks renews the lease.
     std::function<Result<bool>(std::uint64_t term)> caught_up;
   };
   struct Names {
@@ -64,7 +64,8 @@ class Leader {
   Candidacy candidacy_;
   bool caught_up_ = false;
   mutable Clock::Time promised_{};  // the latest deadline to which leads_until() said yes
-  std::string trouble_;
+  std::string trouble_;  // of the lease
+  std::string behind_;   // why it is not known what was written before
   std::atomic<std::uint64_t> terms_ = 0;
 };
 

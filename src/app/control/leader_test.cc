@@ -7,8 +7,6 @@
 #include <random>
 #include <thread>
 
-#include "app/control/catch_up.h"
-#include "app/control/testing/objects.h"
 #include "port/testing/fake_kube_api.h"
 
 namespace carve::control {
@@ -37,7 +35,8 @@ class LeaderTest : public ::testing::Test {
   }
   FakeKubeApi api;
   ManualClock clock;
-  Log log{[](std::string_view) {}};
+  std::string logged;
+  Log log{[this](std::string_view line) { logged += line; }};
   std::uint64_t known = 0;
   Result<bool> caught_up = true;
   std::unique_ptr<Leader> a = replica("a");
@@ -109,9 +108,12 @@ TEST_F(LeaderTest, ItServesOnlyWhenItKnowsWhatTheOneBeforeWrote) {
   EXPECT_EQ(a->holder(), "a");
   EXPECT_FALSE(leads(*a));
   EXPECT_EQ(a->epoch(), 0U);
-  caught_up = fail(Code::kUnavailable, "away");
+  caught_up = fail(Code::kPermissionDenied, "pods is forbidden");
+  a->step();
   a->step();
   EXPECT_FALSE(leads(*a));
+  EXPECT_THAT(logged, HasSubstr("pods is forbidden"));
+  EXPECT_EQ(logged.find("pods is forbidden"), logged.rfind("pods is forbidden")) << "said once";
   caught_up = true;
   a->step();
   EXPECT_TRUE(leads(*a));
@@ -205,31 +207,6 @@ TEST_F(LeaderTest, NeverTwoAtOnce) {
     leaderships += whose.size();
   }
   EXPECT_GT(leaderships, 600U) << "too little happened";
-}
-
-TEST(CatchUpTest, TheModelHasSeenEveryDecisionThatStandsInTheServer) {
-  using namespace testing;  // NOLINT: the objects of the tests
-  FakeKubeApi api;
-  ManualClock clock;
-  Log log{[](std::string_view) {}};
-  ClusterModel model({}, clock, log);
-  CatchUp caught_up(api, model, clock);
-  EXPECT_FALSE(*caught_up(1)) << "nothing was told yet";
-  model.nodes().replace({});
-  model.gpus().replace({});
-  model.pods().replace({});
-  const auto pod = api.put("/api/v1/namespaces/s/pods/a",
-                           pod_object({.uid = "a", .node = "n1", .record = record_text({slice("a", "GPU-0", 4)})}));
-  EXPECT_FALSE(*caught_up(1)) << "a decision that the watch has not shown";
-  model.pods().change({KubeChange::Kind::kPut, pod});
-  EXPECT_TRUE(*caught_up(1));
-  api.put("/api/v1/namespaces/s/pods/b",
-          pod_object({.uid = "b", .node = "n1", .record = record_text({slice("b", "GPU-0", 4)})}));
-  EXPECT_FALSE(*caught_up(2)) << "each term lists anew";
-  api.erase("/api/v1/namespaces/s/pods/b");
-  EXPECT_FALSE(*caught_up(2));
-  clock.advance(1s);
-  EXPECT_TRUE(*caught_up(2)) << "it went meanwhile";
 }
 
 }  // namespace

@@ -103,6 +103,12 @@ struct Replica {
     return said == kOk;
   }
   [[nodiscard]] bool leads() const { return leader.leads_until(clock.now()); }
+  /// Both threads' work, one after the other.
+  Result<bool> caught_up(std::uint64_t term) {
+    static_cast<void>(catch_up(term));
+    catch_up.step();
+    return catch_up(term);
+  }
 
   KubeApi& api;
   ShiftedClock clock;
@@ -111,7 +117,7 @@ struct Replica {
   ClusterModel model{{}, clock, log};
   CatchUp catch_up{api, model, clock};
   Leader leader{{api, clock, log, [this] { return epochs_so_far(model, clock); },
-                 [this](std::uint64_t term) { return catch_up(term); }},
+                 [this](std::uint64_t term) { return caught_up(term); }},
                 names};
   std::shared_ptr<const PlacementRules> rules = std::make_shared<PlacementRules>(rules_of(kPolicies[0]));
   Extender extender{{}, [this] { return rules; }, [this] { return model.snapshot(); }, {}, &clock};
