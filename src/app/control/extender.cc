@@ -101,7 +101,7 @@ std::string Extender::nodes_for(std::string_view call, Answer wanted) const {
     return codec::to_json(answer, {});
   }
   Asked& asked = **found;
-  if (watcher_) watcher_({OwnerKind::kPod, asked.args.pod.uid}, asked.fit);
+  if (watcher_ && wanted != Answer::kAll) watcher_({OwnerKind::kPod, asked.args.pod.uid}, asked.fit);
   const bool decided = wanted == Answer::kOne || (wanted == Answer::kAllToPlace && asked.fit.nodes.size() == 1);
   if (decided && !asked.parts.empty()) {
     if (const FittingView* best = best_of(asked); best != nullptr) {

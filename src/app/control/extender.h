@@ -28,7 +28,7 @@ class Extender {
   /// `snapshot` gives the cluster as it is known now, `rules` who is placed how; what they point to never changes.
   using Snapshot = std::function<std::shared_ptr<const ClusterState>()>;
   using Rules = std::function<std::shared_ptr<const PlacementRules>()>;
-  /// Is told of every filter call what came of it, and for whom.
+  /// Is told of every call of kube-scheduler's for a pod's nodes what came of it, and for whom.
   using Watcher = std::function<void(const Owner&, const FitView&)>;
   Extender(codec::DialectSettings settings, Rules rules, Snapshot snapshot, Watcher watcher = {},
            const Clock* clock = nullptr)
@@ -40,7 +40,7 @@ class Extender {
 
   /// Every node that serves the pod, and for each other one why not: hopeless ones apart, for which
   /// nobody is evicted. A pod that asks for nothing of ours may go anywhere. What is wrong with the
-  /// call or the pod is in `Error`.
+  /// call or the pod is in `Error`. For whoever asks: the watcher is not told, so nobody goes on a stranger's word.
   ///   cost    FitCache::fit() and the JSON of both sides
   [[nodiscard]] std::string filter(std::string_view call) const;
   /// The same for kube-scheduler, which asks to prioritize next, but not where one node alone is left: it takes that.

@@ -66,6 +66,24 @@ TEST_F(ExtenderTest, OneCallNamesTheEnginesChoiceAlone) {
   EXPECT_THAT(extender_.choose("{"), HasSubstr("no JSON"));
 }
 
+// What the watcher remembers lets others be evicted: whoever asks on the plain port must not decide that.
+TEST_F(ExtenderTest, OnlyTheSchedulersCallsAreTold) {
+  std::vector<std::string> told;
+  const Extender watched({}, [this] { return rules_; }, [this] { return cluster_; },
+                         [&](const Owner& owner, const FitView& fit) {
+                           told.push_back(owner.uid + (fit.nodes.empty() ? " none" : " some"));
+                         });
+  const auto none = call(R"("aliyun.com/gpu-mem":"3")", R"("full")");
+  const auto some = call(R"("aliyun.com/gpu-mem":"3")", all_);
+  EXPECT_THAT(watched.filter(none), HasSubstr("no room for 3 GiB"));
+  EXPECT_THAT(watched.filter(some), HasSubstr("half"));
+  EXPECT_TRUE(told.empty());
+  (void)watched.filter_to_place(none);
+  (void)watched.choose(some);
+  (void)watched.prioritize(some);
+  EXPECT_EQ(told, (std::vector<std::string>{"u none", "u some"}));
+}
+
 TEST_F(ExtenderTest, APodWithoutCardsGoesAnywhere) {
   EXPECT_THAT(extender_.choose(call(R"("cpu":"1")", all_)),
               HasSubstr(R"("NodeNames":["full","half","idle","other"])"));

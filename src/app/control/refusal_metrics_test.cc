@@ -104,7 +104,7 @@ void filter_two_pods(ControlMetrics* metrics) {
   const auto rules = std::make_shared<PlacementRules>();
   const Extender extender({}, [&] { return rules; }, [&] { return cluster; },
                           [&](const Owner&, const FitView& fit) { metrics->observe_filter(fit); });
-  (void)extender.filter(filter_call(R"("elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30")"));
+  (void)extender.filter_to_place(filter_call(R"("elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30")"));
   (void)extender.choose(filter_call(R"("nvidia.com/gpu":"1")"));
 }
 

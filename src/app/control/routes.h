@@ -67,7 +67,7 @@ inline constexpr std::string_view kTurnedAway = "/scheduler/turned-away";
 struct Answers {
   using Text = std::function<std::string(std::string_view)>;
   Text filter, prioritize, bind, preempt;  // kube-scheduler's extender calls
-  Text look;                               // filter for whoever asks: it changes no ranking
+  Text look;                               // filter for whoever asks: it changes no ranking, and nobody goes for it
   Text choose;                             // filter and prioritize in one
   Text turned_away;                        // another replica's, of a pod that no node served
   Text bind_here;                          // another replica's, which believes that this one leads
