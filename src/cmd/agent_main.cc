@@ -235,6 +235,13 @@ Result<void> apply_cluster(const NodeOptions& node, DoorOptions* doors, Log& log
   return parse_doors(words, doors);
 }
 
+/// Without such settings there is no control, and an agent serves DRA.
+Result<void> can_start_with(const std::optional<std::string>& text) {
+  if (!text) return {};
+  const auto config = parse_cluster_config(*text, "cluster.conf");
+  return config ? Result<void>() : tl::unexpected(config.error());
+}
+
 /// The parent of an agent that serves slots: this process is that from now on, and the agent its child, with the same
 /// words.
 int keep_own_agent(const DoorOptions& options, const sigset_t& stop, const Clock& clock, Log& log) {
@@ -290,7 +297,8 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   }
   const auto xid_policy = xid_policy_of(options);
   if (!xid_policy) return report(xid_policy.error());
-  const ConfigWatch settings(node.cluster_config, clock, log);  // before they are read
+  ConfigWatch settings(node.cluster_config, can_start_with, clock, log);  // before they are read
+  const std::jthread looking([&](const std::stop_token& stop) { settings.run({}, stop); });
   auto doors = doors_of(options, node, clock, log);
   if (!doors) return report(doors.error());
   const bool node_agent = doors->has_value();

@@ -14,17 +14,40 @@ constexpr std::chrono::seconds kEvery{1};
 
 }  // namespace
 
-ConfigWatch::ConfigWatch(std::string path, Clock& clock, Log& log) {
-  if (path.empty()) return;
-  looking_ = std::jthread([path = std::move(path), &clock, &log](const std::stop_token& stop) {
-    const auto first = read_text(path).value_or("");
-    while (clock.sleep_for(kEvery, stop)) {
-      if (read_text(path).value_or("") == first) continue;
-      log.warn("the settings are others now: ending, to be started again with them", {{"file", path}});
-      ::kill(::getpid(), SIGTERM);
-      return;
-    }
-  });
+ConfigWatch::ConfigWatch(std::string path, Check check, Clock& clock, Log& log)
+    : path_(std::move(path)), check_(std::move(check)), clock_(clock), log_(log) {
+  if (path_.empty()) return;
+  if (auto text = read_text(path_)) first_ = std::move(*text);
+  last_ = first_;
+}
+
+bool ConfigWatch::ends_for(const std::optional<std::string>& text, const Tell& tell) {
+  if (text == first_) {
+    log_.info("the settings are again what this process began with", {{"file", path_}});
+    return false;
+  }
+  if (const auto good = check_(text); !good) {
+    log_.error("the new settings cannot be used: going on with what was set before",
+               {{"file", path_}, {"error", good.error().what}});
+    if (tell) tell(good.error());
+    return false;
+  }
+  log_.warn("the settings are others now: ending, to be started again with them", {{"file", path_}});
+  return true;
+}
+
+void ConfigWatch::run(const Tell& tell, const std::stop_token& stop) {
+  while (!path_.empty() && clock_.sleep_for(kEvery, stop)) {
+    auto read = read_text(path_);
+    if (!read && read.error().code != Code::kNotFound) continue;  // what cannot be read says nothing
+    std::optional<std::string> text;
+    if (read) text = std::move(*read);
+    if (text == last_) continue;
+    last_ = text;
+    if (!ends_for(text, tell)) continue;
+    ::kill(::getpid(), SIGTERM);
+    return;
+  }
 }
 
 }  // namespace carve::cmd

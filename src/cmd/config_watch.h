@@ -1,23 +1,45 @@
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <stop_token>
 #include <string>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/result.h"
 
 namespace carve::cmd {
 
 /// Ends this process in order (SIGTERM to itself) when a file of settings is there, is gone or is different from what
 /// it was at the beginning: whoever started it starts it again, with what is set now. A mounted ConfigMap may come
 /// after its pod, and changes under it.
+///
+/// Settings that it could not start with change nothing: it says so and goes on with those it has. Everybody who mounts
+/// them would end with it, and nobody would come back.
 class ConfigWatch {
  public:
-  /// Empty path: nothing is watched. `clock` and `log` outlive this.
-  ConfigWatch(std::string path, Clock& clock, Log& log);
+  /// Whether this process can start with that text; nullopt: there is no file.
+  using Check = std::function<Result<void>(const std::optional<std::string>& text)>;
+  /// Is told of settings that cannot be used, of each text once. May be empty.
+  using Tell = std::function<void(const Error& why)>;
+
+  /// Reads the file: to be made before the process reads it. Empty path: nothing is watched. `clock` and `log` outlive
+  /// this.
+  ConfigWatch(std::string path, Check check, Clock& clock, Log& log);
+  /// Looks each second, until `stop` or until it has ended the process.
+  void run(const Tell& tell, const std::stop_token& stop);
 
  private:
-  std::jthread looking_;
+  /// Whether this text is the process's end.
+  bool ends_for(const std::optional<std::string>& text, const Tell& tell);
+
+  const std::string path_;
+  const Check check_;
+  Clock& clock_;
+  Log& log_;
+  std::optional<std::string> first_;  // what the process began with
+  std::optional<std::string> last_;   // what it was when looked at last
 };
 
 }  // namespace carve::cmd

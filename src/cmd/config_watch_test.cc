@@ -7,9 +7,14 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 namespace carve::cmd {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class ConfigWatched : public ::testing::Test {
  protected:
@@ -28,30 +33,73 @@ class ConfigWatched : public ::testing::Test {
     const timespec limit = {0, 300'000'000};
     return ::sigtimedwait(&term_, nullptr, &limit) == SIGTERM;
   }
+  /// Whether the watched process could start with it.
+  static Result<void> check(const std::optional<std::string>& text) {
+    if (!text || text->find("dors") == std::string::npos) return {};
+    return fail(Code::kInvalidArgument, "watched.conf:1: dors: unknown key");
+  }
+  std::jthread watching(ConfigWatch& watch) {
+    return std::jthread([this, &watch](const std::stop_token& stop) {
+      watch.run([this](const Error& why) { told_of_.push_back(why.what); }, stop);
+    });
+  }
   sigset_t term_{};
   // Tests run beside each other, each in a process of its own.
   const std::string path_ = ::testing::TempDir() + "/watched-" + std::to_string(::getpid()) + ".conf";
   ManualClock clock_;
   std::string logged_;
   Log log_{[this](std::string_view line) { logged_ += line; }};
+  std::vector<std::string> told_of_;
 };
 
 TEST_F(ConfigWatched, AFileThatComesLaterEndsTheProcess) {
-  const ConfigWatch watch(path_, clock_, log_);
+  ConfigWatch watch(path_, check, clock_, log_);
+  const auto looking = watching(watch);
   EXPECT_FALSE(told());
   write("doors = slots\n");
   EXPECT_TRUE(told());
-  EXPECT_THAT(logged_, ::testing::HasSubstr("the settings are others now"));
+  EXPECT_THAT(logged_, HasSubstr("the settings are others now"));
 }
 
 TEST_F(ConfigWatched, TheSameContentDoesNot) {
   write("doors = slots\n");
-  const ConfigWatch watch(path_, clock_, log_);
+  ConfigWatch watch(path_, check, clock_, log_);
+  const auto looking = watching(watch);
   EXPECT_FALSE(told());
   write("doors = slots\n");
   EXPECT_FALSE(told());
   write("doors = dra\n");
   EXPECT_TRUE(told());
+}
+
+TEST_F(ConfigWatched, WhatItWasBeforeTheThreadBeganCounts) {
+  write("doors = slots\n");
+  ConfigWatch watch(path_, check, clock_, log_);
+  write("doors = dra\n");
+  const auto looking = watching(watch);
+  EXPECT_TRUE(told());
+}
+
+// All of an installation would end, and could not start again.
+TEST_F(ConfigWatched, SettingsThatItCannotStartWithAreSaidAndChangeNothing) {
+  write("doors = slots\n");
+  ConfigWatch watch(path_, check, clock_, log_);
+  {
+    const auto looking = watching(watch);
+    EXPECT_FALSE(told());
+    write("dors = slots\n");
+    EXPECT_FALSE(told());
+    EXPECT_FALSE(told()) << "nor later";
+    write("doors = slots\n");
+    EXPECT_FALSE(told()) << "put right again";
+    write("dors = slots\n");
+    EXPECT_FALSE(told());
+    write("doors = dra\n");
+    EXPECT_TRUE(told());
+  }
+  EXPECT_THAT(told_of_, ElementsAre(HasSubstr("dors: unknown key"), HasSubstr("dors: unknown key")));
+  EXPECT_THAT(logged_, HasSubstr("the new settings cannot be used"));
+  EXPECT_THAT(logged_, HasSubstr("the settings are again what this process began with"));
 }
 
 }  // namespace

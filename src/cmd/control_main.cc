@@ -56,6 +56,7 @@ constexpr std::chrono::seconds kNotice{5};
 constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer to a bind: one that hangs is soon replaced
 constexpr unsigned kBindsPerSecond = 1000;  // what follows pods must not be slower than the scheduler that sends them
 constexpr std::chrono::seconds kLeaseCall{2};  // a look at the Lease, or its renewal
+constexpr const char* kClusterConfigMap = "carve-cluster";  // where --cluster-config comes from
 constexpr std::chrono::seconds kGrace{6};  // for the requests that have come; the pod has 15 s
 
 /// Ours in the Lease. A process that is started again is another one: what its forerunner was promised is not its own.
@@ -79,9 +80,10 @@ class Control {
   Control(const ControlOptions& options, const ClusterConfig& config, const PolicyRow& policy, Apis apis, Clock& clock,
           Log& log);
   ///   errors  kUnavailable, kInvalidArgument: a port
-  Result<void> run(const sigset_t& stop_signals);
+  Result<void> run(const sigset_t& stop_signals, ConfigWatch& settings);
 
  private:
+  void settings_refused(const Error& why);
   control::Answers answers();
   std::string why_not_ready() const;
   std::string metrics_text();
@@ -297,7 +299,13 @@ std::string Control::metrics_text() {
   return text.text();
 }
 
-Result<void> Control::run(const sigset_t& stop_signals) {
+/// Nobody reads the logs of two replicas after an edit; the installation goes on, so it is said where the edit was.
+void Control::settings_refused(const Error& why) {
+  notices_.warn({"ConfigMap", options_.space, kClusterConfigMap, {}, "SettingsRefused",
+                 "control and agents go on with what was set before: " + why.what});
+}
+
+Result<void> Control::run(const sigset_t& stop_signals, ConfigWatch& settings) {
   http::ServerOptions plain;
   plain.listen = options_.plain_listen;
   auto opened = http::Server::open(plain, [this](const HttpAsk& ask) { return plain_routes_.answer(ask); }, log_);
@@ -332,6 +340,9 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   threads.emplace_back([&](const std::stop_token& stop) { waker_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { preemptor_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { notices_.run(stop); });
+  threads.emplace_back([&](const std::stop_token& stop) {
+    settings.run([this](const Error& why) { settings_refused(why); }, stop);
+  });
   int signal = 0;
   ::sigwait(&stop_signals, &signal);
   log_.info("control stops", {{"signal", signal}});
@@ -347,6 +358,12 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   return {};
 }
 
+Result<void> can_start_with(const std::optional<std::string>& text) {
+  if (!text) return fail(Code::kNotFound, "there are none");
+  const auto config = parse_cluster_config(*text, "cluster.conf");
+  return config ? Result<void>() : tl::unexpected(config.error());
+}
+
 }  // namespace
 
 int run_control(const ControlOptions& options) {
@@ -355,7 +372,7 @@ int run_control(const ControlOptions& options) {
   Log log;
   SystemClock clock;
   ClusterConfig config;
-  const ConfigWatch settings(options.cluster_config, clock, log);  // before they are read
+  ConfigWatch settings(options.cluster_config, can_start_with, clock, log);  // before they are read
   if (!options.cluster_config.empty()) {
     auto read = read_cluster_config(options.cluster_config);
     if (!read) return report(fail_in("--cluster-config", read.error()).value(), kExitUsage);
@@ -379,7 +396,7 @@ int run_control(const ControlOptions& options) {
     *place = std::move(*api);
   }
   Control control(options, config, **policy, std::move(apis), clock, log);
-  const auto done = control.run(stop_signals);
+  const auto done = control.run(stop_signals, settings);
   return done ? kExitOk : report(done.error());
 }
 

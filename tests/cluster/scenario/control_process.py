@@ -1,9 +1,10 @@
 """`carve control` as a process, before the real API server, with no more rights than its manifest gives it.
 
 Two replicas in a namespace of their own: they agree on the certificates, one leads, and another does when it ends or is
-killed; what a past leader decided is refused, however late it arrives. Who asks what is tried with certificates as openssl
-and Python's ssl see them; a certificate near its end is replaced while they serve. A bind is taken by either, and
-gpushare's old routes answer where they are switched on. Pods that run are for other scenarios.
+killed; what a past leader decided is refused, however late it arrives. Settings that cannot be read change nothing. Who
+asks what is tried with certificates as openssl and Python's ssl see them; a certificate near its end is replaced while
+they serve. A bind is taken by either, and gpushare's old routes answer where they are switched on. Pods that run are for
+other scenarios.
 """
 import base64
 import contextlib
@@ -332,6 +333,30 @@ class ControlProcess(RingTest):
         wait_for("the other leads", 15, other.leads)
         self.assertEqual(self.bind(other, context, pods[1], nodes[1]), "")
         self.assertEqual(self.bound_to(pods[1]), nodes[1])
+
+    # --- settings ----------------------------------------------------------------------------------------------------
+
+    def refusals_of_settings(self):
+        return [one for one in self.kube.request("GET", f"/api/v1/namespaces/{SPACE}/events")["items"]
+                if one["reason"] == "SettingsRefused"]
+
+    def test_settings_that_cannot_be_read_are_said_and_change_nothing(self):
+        one = self.start("a", settings="placement.policy = binpack\n")
+
+        def change(text):       # in one step, as the kubelet changes a mounted ConfigMap
+            (self.folder / "next").write_text(text)
+            (self.folder / "next").replace(self.folder / "a.conf")
+        wait_for("ready and leading", 30, lambda: one.ready() and one.leads())
+        change("placement.polcy = spread\n")
+        told = wait_for("an event", 20, self.refusals_of_settings)
+        self.assertEqual(told[0]["involvedObject"]["name"], "carve-cluster")
+        self.assertIn("cluster.conf:1: placement.polcy: unknown key", told[0]["message"])
+        time.sleep(3)       # three looks
+        self.assertIsNone(one.process.poll(), "it would not start again")
+        self.assertTrue(one.ready() and one.leads())
+        change("placement.policy = spread\n")
+        self.assertEqual(one.process.wait(20), 0)       # whoever started it starts it again
+        self.assertIn("the settings are others now", one.log.read_text(encoding="utf-8"))
 
     # --- gpushare's routes -------------------------------------------------------------------------------------------
 
