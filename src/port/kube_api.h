@@ -34,9 +34,11 @@ struct KubeSink {
 /// thread.
 ///   errors  kNotFound (404), kAlreadyExists (409 on create), kAborted (409 on write: changed meanwhile),
 ///           kInvalidArgument (400, 422), kPermissionDenied (401, 403), kResourceExhausted (429),
-///           kUnavailable: nothing was done: no connection, or the server said that it cannot (5xx);
-///           kDeadlineExceeded: no answer in time, or a write was on its way when the connection broke: the outcome
-///           is unknown. Read before deciding anything that may not happen twice; a write is never repeated here
+///           kUnavailable: nothing was done: no connection, or the server said to come again later (5xx with
+///           Retry-After), or to a read that it cannot (5xx);
+///           kInternal: the server gave up on a write (5xx), kDeadlineExceeded: no answer in time, or a write was on
+///           its way when the connection broke: the outcome is unknown (may_be_done). Read before deciding anything
+///           that may not happen twice; a write is repeated where the server asks for it with Retry-After alone
 class KubeApi {
  public:
   using Query = std::vector<std::pair<std::string, std::string>>;
@@ -53,5 +55,10 @@ class KubeApi {
   virtual void watch(const std::string& path, const Query& query, const KubeSink& sink,
                      const std::stop_token& stop) = 0;
 };
+
+/// Of a write that failed: it may have been done, or may be yet.
+[[nodiscard]] inline bool may_be_done(const Error& error) {
+  return error.code == Code::kDeadlineExceeded || error.code == Code::kInternal;
+}
 
 }  // namespace carve

@@ -29,6 +29,12 @@ Code code_of(int status, const std::string& method) {
   }
 }
 
+/// The server, or who stands before it, gave up on a write: etcd's answer may have been lost after it was done. What is
+/// to be sent again later was not begun.
+bool perhaps_done(int status, const std::string& method, bool sent_away) {
+  return code_of(status, method) == Code::kUnavailable && method != "GET" && !sent_away;
+}
+
 /// A write that was on its way when the connection broke may have been done: "unavailable" would say that it was not.
 Result<HttpResponse> certain(const HttpRequest& request, Result<HttpResponse> response) {
   if (response || request.method == "GET" || response.error().code != Code::kUnavailable) return response;
@@ -37,8 +43,11 @@ Result<HttpResponse> certain(const HttpRequest& request, Result<HttpResponse> re
 
 tl::unexpected<Error> refusal(const HttpRequest& request, const HttpResponse& response) {
   const auto path = request.target.substr(0, request.target.find('?'));
-  return fail(code_of(response.status, request.method),
-              fmt::format("{} {}: {}: {}", request.method, path, response.status, codec::kube_message(response.body)));
+  const auto what =
+      fmt::format("{} {}: {}: {}", request.method, path, response.status, codec::kube_message(response.body));
+  if (perhaps_done(response.status, request.method, response.retry_after.has_value()))
+    return fail(Code::kInternal, what + " (whether it was done is not known)");
+  return fail(code_of(response.status, request.method), what);
 }
 
 // The sockets wait by the system's clock, whatever clock the back-off goes by.

@@ -151,8 +151,8 @@ TEST_F(KubeClient, EveryStatusIsItsCode) {
   const std::pair<int, Code> table[] = {
       {400, Code::kInvalidArgument},  {401, Code::kPermissionDenied}, {403, Code::kPermissionDenied},
       {404, Code::kNotFound},         {409, Code::kAborted},          {422, Code::kInvalidArgument},
-      {429, Code::kResourceExhausted}, {500, Code::kUnavailable},     {503, Code::kUnavailable},
-      {504, Code::kDeadlineExceeded}};
+      {429, Code::kResourceExhausted}, {500, Code::kInternal},        {502, Code::kInternal},
+      {503, Code::kInternal},         {504, Code::kDeadlineExceeded}};
   for (const auto& [sent, expected] : table) {
     status = sent;
     const auto result = api->replace("/api/x", "{}");
@@ -163,6 +163,31 @@ TEST_F(KubeClient, EveryStatusIsItsCode) {
   }
   status = 409;
   EXPECT_EQ(api->create("/api/x", "{}").error().code, Code::kAlreadyExists);
+}
+
+// Behind a 500 may be an etcd that did it, behind a 502 an API server that does it yet.
+TEST_F(KubeClient, AServerThatGivesUpOnAWriteMayHaveDoneItUnlessItSaysToComeAgain) {
+  std::atomic<int> status = 0;
+  std::atomic<int> asked = 0;
+  std::atomic<bool> later = false;
+  const auto one = server([&](Peer& peer, int) {
+    while (peer.request()) {
+      ++asked;
+      peer.answer(status, "{}", later ? "Retry-After: 600\r\n" : "");
+    }
+  });
+  const auto api = client(*one);
+  for (const int sent : {500, 502, 503}) {
+    status = sent;
+    EXPECT_EQ(api->get("/p").error().code, Code::kUnavailable) << sent;
+    asked = 0;
+    const auto done = api->patch("/p", KubePatch::kMerge, "{}");
+    EXPECT_TRUE(may_be_done(done.error())) << sent;
+    EXPECT_THAT(done.error().what, HasSubstr("whether it was done is not known"));
+    EXPECT_EQ(asked, 1) << "and it is not sent again";
+  }
+  later = true;
+  EXPECT_EQ(api->create("/p", "{}").error().code, Code::kUnavailable);
 }
 
 TEST_F(KubeClient, APathThatWouldWriteHeadersNeverLeaves) {

@@ -120,12 +120,12 @@ Result<void> Binder::write(const KnownPod& pod, const Reservation& room) {
     return {};
   }
   const auto code = written.error().code;
+  const bool lost = may_be_done(written.error());
   // 409: bound already, perhaps by an earlier call of ours whose answer was lost; or another UID.
-  if (code != Code::kDeadlineExceeded && code != Code::kAlreadyExists && code != Code::kAborted) {
+  if (!lost && code != Code::kAlreadyExists && code != Code::kAborted) {
     ++failed_;
     return give_up(written.error());
   }
-  const bool lost = code == Code::kDeadlineExceeded;
   if (lost) ++unknown_;
   switch (look_at(room)) {
     case Seen::kOurs:

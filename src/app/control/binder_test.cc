@@ -37,14 +37,16 @@ class Unsure final : public RelayedKubeApi {
   Unsure(FakeKubeApi& api, unsigned seed) : RelayedKubeApi(api), random_(seed) {}
   Result<std::string> create(const std::string& path, const std::string& body) override {
     unsigned way = 0;
+    auto lost = Code::kDeadlineExceeded;
     {
       const std::lock_guard lock(mutex_);
       way = static_cast<unsigned>(random_() % 6);
+      if (random_() % 2 == 0) lost = Code::kInternal;  // 5xx: the server gave up, and nobody knows after what
       if (way == 2 || way == 3) late_.emplace_back(path, body);
     }
-    if (way == 0) return fail(Code::kUnavailable, "the server cannot just now");
+    if (way == 0) return fail(Code::kUnavailable, "the server says to come again later");
     if (way == 1) (void)api_.create(path, body);  // done, and the answer is lost
-    if (way <= 3) return fail(Code::kDeadlineExceeded, "no answer in time");
+    if (way <= 3) return fail(lost, "no answer that says whether it was done");
     return api_.create(path, body);
   }
   /// Some of the late ones arrive, in any order.
@@ -214,6 +216,22 @@ TEST_F(BinderTest, AnAnswerThatIsLostIsFoundByReading) {
   EXPECT_EQ(binder.bind(call("a")), kOk) << "asked again, nothing is written";
   ASSERT_TRUE(cluster.settled());
   EXPECT_EQ(cluster.model.snapshot()->at("n1")->ledger.slices().size(), 1U);
+}
+
+// 500 and 503 are said of writes that etcd did and whose answer was lost.
+TEST_F(BinderTest, AServerThatGaveUpMayHaveDoneIt) {
+  cluster.add("a", "16");
+  cluster.add("b", "16");
+  cluster.add("c", "16");
+  ASSERT_TRUE(cluster.settled());
+  cluster.api.fail_next({.verb = "create", .path = "pods/a/binding", .code = Code::kInternal, .done = true});
+  EXPECT_EQ(binder.bind(call("a")), kOk);
+  EXPECT_EQ(binder.figures().found_bound, 1U);
+  cluster.api.fail_next({.verb = "create", .path = "pods/b/binding", .code = Code::kInternal});
+  EXPECT_THAT(binder.bind(call("b")), HasSubstr("injected"));
+  EXPECT_EQ(binder.figures().unknown, 2U);
+  EXPECT_EQ(binder.figures().failed, 0U);
+  EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room")) << "b's Binding may still take effect";
 }
 
 TEST_F(BinderTest, RoomIsKeptAsLongAsTheWriteMayStillCome) {

@@ -32,7 +32,7 @@ Result<void> Placer::place(const KnownPod& pod) {
   CARVE_TRY(const auto room, world_.model.reserve(node, pod, world_.policy(pod, node), world_.leader.epoch()));
   const auto written = write(pod, room);
   // A patch whose answer is lost is repeated with the same words, on the pod as it is then.
-  const auto lost = !written && written.error().code == Code::kDeadlineExceeded;
+  const auto lost = !written && may_be_done(written.error());
   world_.model.settle(node, pod.owner(), written ? Outcome::kBound : lost ? Outcome::kUnknown : Outcome::kFailed);
   if (!written) return written;
   const auto& ask = pod.object.ask;
@@ -52,7 +52,7 @@ void Placer::step() {
     if (now < not_before || !cluster->contains(pod->object.node)) continue;
     const auto placed = place(*pod);
     not_before = now + kAgain;
-    if (placed || placed.error().code == Code::kAborted || placed.error().code == Code::kDeadlineExceeded) {
+    if (placed || placed.error().code == Code::kAborted || may_be_done(placed.error())) {
       not_before = now + std::chrono::seconds(1);  // by then the watch has shown it
       continue;
     }

@@ -129,6 +129,17 @@ TEST_F(PlacerTest, APatchThatIsLostOrTooLateIsMadeAgainWithTheSameWords) {
   EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U);
 }
 
+TEST_F(PlacerTest, RoomIsKeptForAPatchThatTheServerGaveUpOn) {
+  add({.uid = "a", .node = "n1", .gib = "16"});
+  api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .done = true});
+  placer.step();
+  EXPECT_EQ(model.figures().reserved, 1U) << "nobody else gets it";
+  EXPECT_TRUE(told.empty()) << "it is not known that it has no cards";
+  tell("a");
+  EXPECT_EQ(model.figures().reserved, 0U);
+  EXPECT_EQ(model.figures().holding, 1U);
+}
+
 TEST_F(PlacerTest, WhoDoesNotLeadPatchesNothing) {
   add({.uid = "a", .node = "n1"});
   clock.advance(1h);
