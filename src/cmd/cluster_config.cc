@@ -44,6 +44,19 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
   return {};
 }
 
+/// What is legal line by line and would leave nvidia.com/gpu without a door: its pods would wait for ever.
+Result<void> check_together(const ClusterConfig& config) {
+  if (config.nvidia == NvidiaDoor::kDra && config.doors == "slots")
+    return fail(Code::kInvalidArgument,
+                "dialects.nvidia = dra with doors = slots: nobody serves claims; legal with it are doors = dra and "
+                "dra,slots, or dialects.nvidia = slots and off");
+  if (config.nvidia == NvidiaDoor::kSlots && config.doors == "dra")
+    return fail(Code::kInvalidArgument,
+                "dialects.nvidia = slots with doors = dra: nobody serves slots; legal with it are doors = slots and "
+                "dra,slots, or dialects.nvidia = dra and off");
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> ClusterConfig::totals() const {
@@ -63,6 +76,8 @@ Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::s
   CARVE_TRY_VOID(each_setting(text, source, [&](const std::string& key, const std::string& value) {
     return apply(key, value, &config);
   }));
+  if (auto fits = check_together(config); !fits)
+    return fail(Code::kInvalidArgument, fmt::format("configuration:\n  {}: {}", source, fits.error().what));
   return config;
 }
 

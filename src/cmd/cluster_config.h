@@ -31,7 +31,8 @@ struct ClusterConfig {
 };
 
 /// Lines of `key = value`.
-///   errors  kInvalidArgument: every line that is wrong, with its number and `source`; unknown keys are wrong
+///   errors  kInvalidArgument: every line that is wrong, with its number and `source`; unknown keys are wrong; where
+///           each is right, lines that contradict each other
 [[nodiscard]] Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source);
 /// The same of a file. kNotFound: there is none.
 [[nodiscard]] Result<ClusterConfig> read_cluster_config(const std::string& path);

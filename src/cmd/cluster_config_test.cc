@@ -1,5 +1,6 @@
 #include "cmd/cluster_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -57,6 +58,22 @@ TEST_F(ClusterConfigFile, EveryMistakeIsNamedWithItsLine) {
                     HasSubstr(":3: placement.policy: "), HasSubstr("binpack"), HasSubstr(":4: colour: unknown key"),
                     HasSubstr(":5: admission.visible-devices: \"leave\"; legal are void and refuse"),
                     HasSubstr(":6: dialects.gpushare-http: \"yes\"; legal are off and on")));
+}
+
+TEST_F(ClusterConfigFile, NvidiaNeedsADoorThatServesIt) {
+  EXPECT_THAT(read("doors = slots\ndialects.nvidia = dra\n").error().what,
+              HasSubstr(".conf: dialects.nvidia = dra with doors = slots: nobody serves claims"));
+  EXPECT_THAT(read("doors = dra\ndialects.nvidia = slots\n").error().what,
+              HasSubstr("dialects.nvidia = slots with doors = dra: nobody serves slots"));
+  EXPECT_FALSE(read("doors = dra\n")) << "slots are the default";
+  for (const char* doors : {"dra", "slots", "dra,slots"}) {
+    for (const char* nvidia : {"dra", "slots", "off"}) {
+      const std::string_view served = doors;
+      const bool legal = served.find(nvidia) != std::string_view::npos || nvidia == std::string_view("off");
+      EXPECT_EQ(read(fmt::format("doors = {}\ndialects.nvidia = {}\n", doors, nvidia)).has_value(), legal)
+          << doors << " " << nvidia;
+    }
+  }
 }
 
 TEST(ClusterConfig, NoFileIsToldApart) {
