@@ -242,6 +242,24 @@ Result<void> can_start_with(const std::optional<std::string>& text) {
   return config ? Result<void>() : tl::unexpected(config.error());
 }
 
+/// The same of its own configuration, by what it says alone.
+Result<void> can_start_configured(const std::string& path, bool named, const std::optional<std::string>& text) {
+  if (!text) return named ? Result<void>(fail(Code::kNotFound, path + " is gone")) : Result<void>();
+  HostOptions read;
+  CARVE_TRY_VOID(parse_config(*text, path, {}, &read));
+  CARVE_TRY_VOID(check_folders(read));
+  const auto xids = xid_policy_of(read);
+  return xids ? Result<void>() : tl::unexpected(xids.error());
+}
+
+/// Of a node's agent, whose settings are mounted; who starts one by hand starts it again by hand.
+ConfigWatch watch_configuration(const HostOptions& options, const NodeOptions& node, Clock& clock, Log& log) {
+  const bool named = !options.config.empty();
+  const std::string path = named ? options.config : kUsualConfig;
+  const auto check = [path, named](const auto& text) { return can_start_configured(path, named, text); };
+  return {node.name.empty() ? std::string() : path, check, clock, log};
+}
+
 /// The parent of an agent that serves slots: this process is that from now on, and the agent its child, with the same
 /// words.
 int keep_own_agent(const DoorOptions& options, const sigset_t& stop, const Clock& clock, Log& log) {
@@ -297,8 +315,10 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
   }
   const auto xid_policy = xid_policy_of(options);
   if (!xid_policy) return report(xid_policy.error());
-  ConfigWatch settings(node.cluster_config, can_start_with, clock, log);  // before they are read
-  const std::jthread looking([&](const std::stop_token& stop) { settings.run({}, stop); });
+  ConfigWatch agreed(node.cluster_config, can_start_with, clock, log);  // before they are read
+  const std::jthread looking_at_agreed([&](const std::stop_token& stop) { agreed.run({}, stop); });
+  auto configured = watch_configuration(given, node, clock, log);
+  const std::jthread looking([&](const std::stop_token& stop) { configured.run({}, stop); });
   auto doors = doors_of(options, node, clock, log);
   if (!doors) return report(doors.error());
   const bool node_agent = doors->has_value();

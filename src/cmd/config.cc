@@ -124,13 +124,45 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
 
 }  // namespace
 
-Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
-                         HostOptions* options) {
-  CARVE_TRY(const auto text, read_text(path));
-  return each_setting(text, path, [&](const std::string& key, const std::string& value) {
+Result<void> parse_config(const std::string& text, const std::string& source,
+                          const std::vector<std::string>& set_by_flag, HostOptions* options) {
+  return each_setting(text, source, [&](const std::string& key, const std::string& value) {
     const bool flag_wins = std::find(set_by_flag.begin(), set_by_flag.end(), key) != set_by_flag.end();
     return apply_line(key, value, flag_wins, options);
   });
+}
+
+Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
+                         HostOptions* options) {
+  CARVE_TRY(const auto text, read_text(path));
+  return parse_config(text, path, set_by_flag, options);
+}
+
+Result<void> check_folders(const HostOptions& host) {
+  const std::pair<const char*, const std::string*> folders[] = {
+      {"--runtime-dir", &host.runtime_dir}, {"--state-dir", &host.state_dir},
+      {"--lib-dir", &host.lib_dir},         {"--lib-source", &host.lib_source},
+      {"--driver-root", &host.driver_root}, {"--cdi-dir", &host.cdi_dir},
+      {"--cgroup-root", &host.cgroup_root}, {"--host-root", &host.host_root},
+      {"--health-policy", &host.health_policy}};
+  for (const auto& [flag, value] : folders) {
+    const bool may_be_empty =
+        value != &host.runtime_dir && value != &host.state_dir && value != &host.cdi_dir;
+    if (value->empty() && may_be_empty) continue;
+    if (value->empty() || value->front() != '/') {
+      return fail(Code::kInvalidArgument, std::string(flag) + ": \"" + *value + "\" is no absolute path");
+    }
+    if (value->size() > 80) {
+      return fail(Code::kInvalidArgument,
+                  std::string(flag) + ": longer than 80 bytes: sockets below it would have too long names");
+    }
+  }
+  for (const auto& path : host.driver_mounts) {
+    if (path.empty() || path.front() != '/') {
+      return fail(Code::kInvalidArgument, "--driver-mount: \"" + path + "\" is no absolute path");
+    }
+  }
+  return {};
 }
 
 }  // namespace carve::cmd

@@ -402,37 +402,9 @@ Result<void> apply_config(const CLI::App* used, HostOptions* host) {
   for (const auto* option : used->get_options()) {
     if (option->count() > 0 && !option->get_lnames().empty()) set.push_back(option->get_lnames().front());
   }
-  constexpr char kDefault[] = "/etc/carve/carve.conf";
-  if (host->config.empty() && ::access(kDefault, R_OK) == 0) return read_config(kDefault, set, host);
+  if (host->config.empty() && ::access(kUsualConfig, R_OK) == 0) return read_config(kUsualConfig, set, host);
   if (host->config.empty()) return {};
   return read_config(host->config, set, host);
-}
-
-Result<void> check_folders(const HostOptions& host) {
-  const std::pair<const char*, const std::string*> folders[] = {
-      {"--runtime-dir", &host.runtime_dir}, {"--state-dir", &host.state_dir},
-      {"--lib-dir", &host.lib_dir},         {"--lib-source", &host.lib_source},
-      {"--driver-root", &host.driver_root}, {"--cdi-dir", &host.cdi_dir},
-      {"--cgroup-root", &host.cgroup_root}, {"--host-root", &host.host_root},
-      {"--health-policy", &host.health_policy}};
-  for (const auto& [flag, value] : folders) {
-    const bool may_be_empty =
-        value != &host.runtime_dir && value != &host.state_dir && value != &host.cdi_dir;
-    if (value->empty() && may_be_empty) continue;
-    if (value->empty() || value->front() != '/') {
-      return fail(Code::kInvalidArgument, std::string(flag) + ": \"" + *value + "\" is no absolute path");
-    }
-    if (value->size() > 80) {
-      return fail(Code::kInvalidArgument,
-                  std::string(flag) + ": longer than 80 bytes: sockets below it would have too long names");
-    }
-  }
-  for (const auto& path : host.driver_mounts) {
-    if (path.empty() || path.front() != '/') {
-      return fail(Code::kInvalidArgument, "--driver-mount: \"" + path + "\" is no absolute path");
-    }
-  }
-  return {};
 }
 
 int inspect_here_or_there(Everything& all) {

@@ -222,6 +222,40 @@ class Cases:
         for number, word in ((1, "no-such-user"), (2, "unknown key"), (3, "shout"), (4, "absolute"), (5, "key = value")):
             assert f"bad.conf:{number}:" in err and word in err, err
 
+    def test_a_nodes_agent_ends_for_another_configuration_and_goes_on_with_a_bad_one(self):
+        folder = self.m.folder
+        conf, log = folder + "/carve.conf", folder + "/agent.err"
+
+        def change(text):       # in one step, as the kubelet changes a mounted ConfigMap
+            with open(conf + ".next", "w", encoding="utf-8") as file:
+                file.write(text)
+            os.rename(conf + ".next", conf)
+
+        def said(words):
+            with open(log, encoding="utf-8") as file:
+                return words in file.read()
+        change("on-memory-breach = report\n")
+        sh(f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {folder}/key.pem "
+           f"-out {folder}/ca.pem -days 2 -subj /CN=nobody 2>/dev/null")
+        with open(folder + "/kubeconfig", "w", encoding="utf-8") as file:      # nobody is there
+            json.dump({"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                       "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1",
+                                                              "certificate-authority": folder + "/ca.pem"}}],
+                       "users": [{"name": "u", "user": {"token": "t"}}]}, file)
+        with open(log, "w", encoding="utf-8") as err:
+            agent = subprocess.Popen([self.m.program("carve"), "agent", "--node-name", "n1", "--doors", "dra",
+                                      "--config", conf, "--kubeconfig", folder + "/kubeconfig",
+                                      "--kubelet-dir", folder + "/kubelet", *self.m.host], stderr=err)
+        self.m.children.append(agent)
+        until("the agent serves", 20, lambda: said("agent serves"))
+        change("on-memory-breach = explode\n")
+        until("it says what is wrong", 20, lambda: said("carve.conf:1: on-memory-breach: "))
+        time.sleep(2)
+        assert agent.poll() is None, "it ended, and would not start again"
+        change("on-memory-breach = kill\n")
+        assert agent.wait(timeout=40) == 0      # the DaemonSet starts it again
+        assert said("the settings are others now")
+
     def test_a_bad_profile_is_refused(self):
         code, _, err = self.m.carve("up", "--simulate", "gtx9x2", *self.m.host)
         assert code == 2 and "gtx9" in err and "h200" in err, err
