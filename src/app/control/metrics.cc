@@ -89,19 +89,19 @@ void write_cards(const ClusterState& cluster, codec::MetricsText* text) {
     double (*value)(const CardState&);
   };
   static constexpr Row kRows[] = {
-      {"carve_card_memory_bytes", "The card's memory.",
+      {"carve_control_card_memory_bytes", "The card's memory.",
        [](const CardState& card) { return static_cast<double>(card.card.memory.count()); }},
-      {"carve_card_memory_granted_bytes", "Memory of the card that slices hold.",
+      {"carve_control_card_memory_granted_bytes", "Memory of the card that slices hold.",
        [](const CardState& card) { return static_cast<double>(card.use.memory.count()); }},
-      {"carve_card_compute_ratio", "The card's compute: 1.",
+      {"carve_control_card_compute_ratio", "The card's compute: 1.",
        [](const CardState& card) { return card.card.compute.hundredths() / 100.0; }},
-      {"carve_card_compute_guaranteed_ratio", "Compute of the card that slices are guaranteed.",
+      {"carve_control_card_compute_guaranteed_ratio", "Compute of the card that slices are guaranteed.",
        [](const CardState& card) { return card.use.compute.hundredths() / 100.0; }},
-      {"carve_card_slices", "Slices on the card.",
+      {"carve_control_card_slices", "Slices on the card.",
        [](const CardState& card) { return static_cast<double>(card.use.slices); }},
-      {"carve_card_exclusive", "1: somebody has the card alone.",
+      {"carve_control_card_exclusive", "1: somebody has the card alone.",
        [](const CardState& card) { return card.use.exclusive ? 1.0 : 0.0; }},
-      {"carve_card_healthy", "1: the card is healthy.",
+      {"carve_control_card_healthy", "1: the card is healthy.",
        [](const CardState& card) { return card.card.health.ok ? 1.0 : 0.0; }}};
   for (const auto& row : kRows) {
     text->family(row.name, Kind::kGauge, row.help);

@@ -146,11 +146,12 @@ TEST(ControlMetrics, CardsAreGaugesOfTheSnapshot) {
   codec::MetricsText text;
   write_cards({{"n1", std::make_shared<const NodeState>(node)}}, &text);
   const std::string labels = R"({node="n1",uuid="GPU-1",model="NVIDIA \"T4\""} )";
-  EXPECT_THAT(text.text(), HasSubstr("carve_card_memory_bytes" + labels + "17179869184\n"));
-  EXPECT_THAT(text.text(), HasSubstr("carve_card_memory_granted_bytes" + labels + "4294967296\n"));
-  EXPECT_THAT(text.text(), HasSubstr("carve_card_compute_guaranteed_ratio" + labels + "0.3\n"));
-  EXPECT_THAT(text.text(), HasSubstr("carve_card_slices" + labels + "1\n"));
-  EXPECT_THAT(text.text(), HasSubstr("carve_card_healthy" + labels + "1\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_card_memory_bytes" + labels + "17179869184\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_card_memory_granted_bytes" + labels + "4294967296\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_card_compute_guaranteed_ratio" + labels + "0.3\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_card_slices" + labels + "1\n"));
+  EXPECT_THAT(text.text(), HasSubstr("carve_control_card_healthy" + labels + "1\n"));
+  EXPECT_THAT(text.text(), Not(HasSubstr("\ncarve_card_"))) << "an agent's: sums would count a card twice";
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ class EngineChoice(unittest.TestCase):
         self.placing.each(names, lambda kube, name: kube.delete("Pod", name, grace=0))
 
         def nobody():       # control counts who went for some seconds more: the node's agent has not said so
-            lines = [line for line in self.placing.metrics().splitlines() if line.startswith('carve_card_slices{node="sim-')]
+            lines = [line for line in self.placing.metrics().splitlines() if line.startswith('carve_control_card_slices{node="sim-')]
             return lines and all(line.endswith(" 0") for line in lines)
         wait_for("control counts nobody on these nodes", 30, nobody, every=0.5)
 
