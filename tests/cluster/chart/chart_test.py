@@ -147,6 +147,14 @@ class Chart(unittest.TestCase):
         self.assertIn(("Namespace", "", "gpus"), made)
         self.assertNotIn(("Namespace", "", "gpus"), chart(*NEEDED, "namespace.name=gpus", "namespace.create=false"))
 
+    def test_no_object_takes_the_place_of_another_in_kube_system(self):
+        """Some objects are in kube-system whatever the chart's namespace is."""
+        made, usual = chart(*NEEDED, "namespace.name=kube-system", "namespace.create=false"), chart(*NEEDED)
+        self.assertEqual(len(made), len(usual) - 1, "all but the Namespace")
+        def rules(objects):
+            return sorted(json.dumps(rule) for (kind, *_), one in objects.items() if kind == "Role" for rule in one["rules"])
+        self.assertEqual(rules(made), rules(usual))
+
     def test_nvidias_name_is_served_by_slots_by_a_class_or_by_somebody_else(self):
         key = ("DeviceClass", "", "whole.gpu.elasticgpu.io")
         for value, mapped in (("slots", None), ("dra", "nvidia.com/gpu"), ("off", None)):
