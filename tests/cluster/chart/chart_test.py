@@ -132,6 +132,20 @@ class Chart(unittest.TestCase):
         self.assert_only(["control.replicas=3", "scheduler.replicas=1", "image=local.test:5000/carve:7",
                           "imagePullPolicy=Never", "imagePullSecrets={a,b}"], change)
 
+    def test_a_pod_of_our_image_asks_for_a_node_that_can_run_it(self):
+        """The image is for amd64 alone; clusters have other nodes, too."""
+        ran = 0
+        for objects in (chart(*NEEDED), chart("scheduler.mode=default")):
+            for (kind, _, name), one in objects.items():
+                pod = one.get("spec", {}).get("template", {}).get("spec", {})
+                if not any(container["image"].startswith("elasticgpu.io/carve:") for container in pod.get("containers", [])):
+                    continue
+                with self.subTest(f"{kind} {name}"):
+                    self.assertEqual(pod["nodeSelector"].get("kubernetes.io/arch"), "amd64")
+                    self.assertEqual(pod["nodeSelector"].get("kubernetes.io/os"), "linux")
+                ran += 1
+        self.assertEqual(ran, 3 + 4, "agent, arbiter, control; and the scheduler's files")
+
     def test_one_replica_has_no_budget_that_would_stop_a_drain(self):
         def change(objects):
             objects["Deployment", "carve-system", "carve-control"]["spec"]["replicas"] = 1
