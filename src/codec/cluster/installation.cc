@@ -36,6 +36,21 @@ std::string allocatable_of(std::string_view node, std::string_view resource) {
   return value ? read::text_named(read::at(*value, "status.allocatable"), resource) : std::string();
 }
 
+bool labelled_with_cards(std::string_view node) {
+  const auto value = read::parse(node, "Node");
+  const auto* found = value ? read::at(*value, "metadata.labels") : nullptr;
+  const auto* labels = found == nullptr ? nullptr : found->if_object();
+  if (labels == nullptr) return false;
+  return std::any_of(labels->begin(), labels->end(), [](const auto& label) {
+    const std::string_view key(label.key().data(), label.key().size());
+    if (key == "elasticgpu.io/gpu.count" || key == "cloud.google.com/gke-accelerator") return true;
+    //   source  gpu-feature-discovery; Node Feature Discovery's pci-CLASS_VENDOR, 10de is NVIDIA
+    const bool says = key == "nvidia.com/gpu.present" ||
+                      (key.starts_with("feature.node.kubernetes.io/pci-") && key.ends_with("10de.present"));
+    return says && read::text_of(&label.value()) == "true";
+  });
+}
+
 bool has_authority(std::string_view webhook_configuration) {
   const auto value = read::parse(webhook_configuration, "webhook configuration");
   if (!value) return false;

@@ -26,6 +26,9 @@ struct Workload {
 /// Of a Node: status.allocatable of a resource, as the API server writes it; empty: none.
 [[nodiscard]] std::string allocatable_of(std::string_view node, std::string_view resource);
 
+/// Of a Node: a label says that it has NVIDIA's cards, of Carve's own or of those that others put on nodes.
+[[nodiscard]] bool labelled_with_cards(std::string_view node);
+
 /// Of a webhook configuration: every webhook of it has a caBundle (and there is one).
 [[nodiscard]] bool has_authority(std::string_view webhook_configuration);
 

@@ -39,6 +39,20 @@ TEST(Installation, AResourcesNameHasDotsAndASlash) {
   EXPECT_EQ(allocatable_of(node, "amd.com/gpu"), "");
 }
 
+TEST(Installation, WhoHasCardsByALabelOfAnybody) {
+  const auto labelled = [](const std::string& label) {
+    return labelled_with_cards(R"({"metadata":{"labels":{"kubernetes.io/os":"linux",)" + label + "}}}");
+  };
+  EXPECT_TRUE(labelled(R"("elasticgpu.io/gpu.count":"2")"));
+  EXPECT_TRUE(labelled(R"("nvidia.com/gpu.present":"true")"));
+  EXPECT_TRUE(labelled(R"("feature.node.kubernetes.io/pci-0302_10de.present":"true")"));
+  EXPECT_TRUE(labelled(R"("cloud.google.com/gke-accelerator":"nvidia-tesla-t4")"));
+  EXPECT_FALSE(labelled(R"("nvidia.com/gpu.present":"false")"));
+  EXPECT_FALSE(labelled(R"("feature.node.kubernetes.io/pci-0300_1a03.present":"true")"));
+  EXPECT_FALSE(labelled(R"("elasticgpu.io/serve":"true")"));
+  EXPECT_FALSE(labelled_with_cards("{}"));
+}
+
 TEST(Installation, EveryWebhookNeedsItsAuthority) {
   EXPECT_TRUE(has_authority(R"({"webhooks":[{"clientConfig":{"caBundle":"QQ=="}}]})"));
   EXPECT_FALSE(has_authority(R"({"webhooks":[{"clientConfig":{"caBundle":"QQ=="}},{"clientConfig":{}}]})"));

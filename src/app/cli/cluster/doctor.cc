@@ -78,17 +78,30 @@ void look_at_admission(const ClusterFacts& facts, Findings& out) {
         "API server reaches pods on port 8443");
 }
 
+/// An agent runs on nodes without cards as well, and cannot tell a card without a driver from none.
+void note_without_cards(const std::vector<std::string>& nodes, Findings& out) {
+  if (nodes.empty()) return;
+  add(out, Severity::kNote, "no-cards",
+      fmt::format("{} node(s) have no driver, and no card that anybody knows of", nodes.size()), joined(nodes),
+      "nothing where no card is; where one is: install or load the driver, so that nvidia-smi on the host lists it");
+}
+
 void look_at_nodes(const ClusterFacts& facts, Findings& out) {
+  std::vector<std::string> without_cards;
   for (const auto& node : facts.nodes) {
+    const auto has_cards = std::any_of(facts.cards.begin(), facts.cards.end(),
+                                       [&](const codec::GpuObject& gpu) { return gpu.node == node.name; });
     for (const auto& condition : node.conditions) {
       if (!condition.on) continue;
+      if (condition.type == "GPUDriverAbsent" && !has_cards && !node.labelled) {
+        without_cards.push_back(node.name);
+        continue;
+      }
       const auto cut = condition.message.find("; ");
       const bool two = cut != std::string::npos;
       add(out, Severity::kError, "node-condition", fmt::format("node {}: {}", node.name, condition.type),
           condition.message.substr(0, cut), two ? condition.message.substr(cut + 2) : "carve doctor --node, on it");
     }
-    const auto has_cards = std::any_of(facts.cards.begin(), facts.cards.end(),
-                                       [&](const codec::GpuObject& gpu) { return gpu.node == node.name; });
     if (has_cards && !node.agent_ready)
       add(out, Severity::kError, "agent-not-ready",
           fmt::format("node {} has cards and no agent that is ready", node.name),
@@ -101,6 +114,7 @@ void look_at_nodes(const ClusterFacts& facts, Findings& out) {
           "the scheduler then takes the plugin's and Carve is not asked: remove the plugin there, or the class's "
           "extendedResourceName");
   }
+  note_without_cards(without_cards, out);
 }
 
 void look_at_cards(const ClusterFacts& facts, Findings& out) {

@@ -21,6 +21,7 @@ struct NodeFacts {
   std::string name;
   bool ready = false;
   bool agent_ready = false;  // an agent's pod on it is
+  bool labelled = false;     // somebody's label says that it has cards of NVIDIA
   std::vector<codec::NodeCondition> conditions;  // the agent's own; a trouble where on
   std::vector<std::string> mapped_and_served;    // names that a DeviceClass maps and a device plugin serves as well
 };

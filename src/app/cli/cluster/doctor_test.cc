@@ -25,7 +25,7 @@ ClusterFacts well() {
   facts.lease_age_s = 2;
   facts.lease_seconds = 10;
   facts.nonsense = "gpu-core: 7777 is above 100";
-  facts.nodes.push_back({"n1", true, true, {{"GPUDriverAbsent", false, "DriverAnswers", ""}}, {}});
+  facts.nodes.push_back({"n1", true, true, false, {{"GPUDriverAbsent", false, "DriverAnswers", ""}}, {}});
   codec::GpuObject gpu;
   gpu.node = "n1";
   gpu.card.health.ok = true;
@@ -92,6 +92,22 @@ TEST(ClusterDoctor, EachThingThatIsBrokenIsNamedWithItsFix) {
   }
 }
 
+TEST(ClusterDoctor, ANodeWithoutCardsNeedsNoDriver) {
+  auto facts = well();
+  const codec::NodeCondition absent{"GPUDriverAbsent", true, "DriverAbsent", "no driver; install it"};
+  facts.nodes.push_back({"cpu-1", true, true, false, {absent}, {}});
+  facts.nodes.push_back({"cpu-2", true, true, false, {absent}, {}});
+  EXPECT_FALSE(anything_wrong(diagnose_cluster(facts)));
+  EXPECT_THAT(said(facts), HasSubstr("2 node(s) have no driver, and no card that anybody knows of [no-cards]"));
+  EXPECT_THAT(said(facts), HasSubstr("cpu-1, cpu-2"));
+  facts.nodes.back().labelled = true;
+  EXPECT_TRUE(anything_wrong(diagnose_cluster(facts)));
+  EXPECT_THAT(said(facts), HasSubstr("node cpu-2: GPUDriverAbsent"));
+  facts.nodes.back().labelled = false;
+  facts.nodes.back().conditions = {{"GPUArbiterAway", true, "ArbiterAway", "gone; see its pod"}};
+  EXPECT_THAT(said(facts), HasSubstr("node cpu-2: GPUArbiterAway"));
+}
+
 TEST(ClusterDoctor, WhatMayNotBeReadAndWhoWaitsAreNoFaults) {
   auto facts = well();
   facts.unread = {"/api/v1/x: forbidden"};
@@ -117,7 +133,8 @@ class Looks : public ::testing::Test {
 
 TEST_F(Looks, AnAgentThatIsNotReadyIsSeenAndSoIsANameServedTwice) {
   kube_.put("/api/v1/nodes/n1",
-            R"({"metadata":{"name":"n1"},"status":{"allocatable":{"nvidia.com/gpu":"4"},"conditions":[)"
+            R"({"metadata":{"name":"n1","labels":{"nvidia.com/gpu.present":"true"}},)"
+            R"("status":{"allocatable":{"nvidia.com/gpu":"4"},"conditions":[)"
             R"({"type":"Ready","status":"True"},{"type":"MemoryPressure","status":"True"},)"
             R"({"type":"GPUDriverAbsent","status":"True","message":"no driver; install it"}]}})");
   kube_.put("/apis/resource.k8s.io/v1/deviceclasses/whole",
@@ -130,6 +147,7 @@ TEST_F(Looks, AnAgentThatIsNotReadyIsSeenAndSoIsANameServedTwice) {
   ASSERT_EQ(facts.nodes.size(), 1U);
   EXPECT_TRUE(facts.nodes[0].ready);
   EXPECT_FALSE(facts.nodes[0].agent_ready);
+  EXPECT_TRUE(facts.nodes[0].labelled);
   EXPECT_THAT(facts.nodes[0].mapped_and_served, ::testing::ElementsAre("nvidia.com/gpu: 4"));
   ASSERT_EQ(facts.nodes[0].conditions.size(), 1U);
   EXPECT_EQ(facts.nodes[0].conditions[0].type, "GPUDriverAbsent");

@@ -118,7 +118,8 @@ void look_at_nodes(KubeApi& api, const Objects& all, ClusterFacts* facts) {
   for (const auto& text : all.nodes) {
     const auto node = codec::parse_node_object(text);
     if (!node) continue;
-    NodeFacts one{node->name, codec::is_ready(text), !agents || with_agent.count(node->name) != 0, {}, {}};
+    NodeFacts one{node->name, codec::is_ready(text), !agents || with_agent.count(node->name) != 0,
+                  codec::labelled_with_cards(text), {}, {}};
     for (const auto& [type, condition] : node->conditions) {
       if (is_agents(type)) one.conditions.push_back(condition);
     }
