@@ -13,7 +13,7 @@ using Findings = std::vector<Finding>;
 
 constexpr const char* kInstall =
     "apply deploy/crds, deploy and, for Carve's own placement, deploy/control (see README)";
-constexpr int kOldestMinor = 30;  // ValidatingAdmissionPolicy
+constexpr int kOldestMinor = 34;  // DeviceClasses of resource.k8s.io/v1, as deploy/chart/Chart.yaml says
 
 void add(Findings& out, Severity severity, const char* id, std::string what, std::string cause, std::string fix) {
   out.push_back({severity, std::move(what), std::move(cause), std::move(fix), id});
@@ -143,8 +143,8 @@ std::vector<Finding> diagnose_cluster(const ClusterFacts& facts) {
   Findings out;
   if (facts.server.minor >= 0 && facts.server.minor < kOldestMinor)
     add(out, Severity::kError, "kubernetes-too-old", "this Kubernetes is too old",
-        fmt::format("{}; policies of admission are there since 1.{}", facts.server.text, kOldestMinor),
-        "upgrade it: without them a tenant could write what decides");
+        fmt::format("{}; DeviceClasses of resource.k8s.io/v1 are there since 1.{}", facts.server.text, kOldestMinor),
+        "upgrade it: such a server takes only a part of deploy/");
   if (!facts.crd) add(out, Severity::kError, "not-installed", "Carve is not installed", "no GPU objects", kInstall);
   look_at_workload(facts.agents, "DaemonSet carve-agent", true, out);
   look_at_workload(facts.arbiters, "DaemonSet carve-arbiter", true, out);

@@ -52,7 +52,7 @@ TEST(ClusterDoctor, EachThingThatIsBrokenIsNamedWithItsFix) {
     const char* says;
   };
   const Row rows[] = {
-      {"kubernetes-too-old", [](ClusterFacts& f) { f.server = {"v1.29.1", 29}; }, "v1.29.1"},
+      {"kubernetes-too-old", [](ClusterFacts& f) { f.server = {"v1.33.9", 33}; }, "v1.33.9; "},
       {"not-installed", [](ClusterFacts& f) { f.crd = false; }, "Carve is not installed"},
       {"not-installed", [](ClusterFacts& f) { f.arbiters.reset(); }, "DaemonSet carve-arbiter is not installed"},
       {"not-installed", [](ClusterFacts& f) { f.control.reset(); }, "Deployment carve-control is not installed"},
