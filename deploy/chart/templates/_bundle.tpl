@@ -8,6 +8,10 @@
 {{- if and (not .Values.control.enabled) (ne .Values.doors "dra") (ne .Values.doors "slots") -}}
 {{- fail (printf "doors = %s: without control (control.enabled = false) there is the door dra alone" .Values.doors) -}}
 {{- end -}}
+{{- $nvidia := toString .Values.dialects.nvidia -}}
+{{- if and .Values.control.enabled (has $nvidia (list "slots" "dra")) (not (has $nvidia (splitList "," .Values.doors))) -}}
+{{- fail (printf "dialects.nvidia = %s: that door is closed (doors = %s); open it, or take another one, or off" $nvidia .Values.doors) -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Which files, as a list of patterns; of two objects of one name the later counts. */ -}}
@@ -63,9 +67,12 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* nvidia.com/gpu is nobody's business of control where it is not served by slots. */ -}}
+{{- /* nvidia.com/gpu is nobody's business of control where it is not served by slots, and of no class where it is off. */ -}}
 {{- define "carve.nvidia" -}}
 {{- $object := .object -}}
+{{- if and (has (toString .Values.dialects.nvidia) (list "off" "false")) (eq $object.kind "DeviceClass") -}}
+{{- $_ := unset $object.spec "extendedResourceName" -}}
+{{- end -}}
 {{- if ne (toString .Values.dialects.nvidia) "slots" -}}
 {{- if has $object.kind (list "MutatingWebhookConfiguration" "ValidatingWebhookConfiguration") -}}
 {{- range $hook := $object.webhooks -}}

@@ -173,7 +173,7 @@ class Chart(unittest.TestCase):
         key = ("DeviceClass", "", "whole.gpu.elasticgpu.io")
         for value, mapped in (("slots", None), ("dra", "nvidia.com/gpu"), ("off", None)):
             with self.subTest(value):
-                made = chart(*NEEDED, f"dialects.nvidia={value}")
+                made = chart(*NEEDED, "doors=dra\\,slots", f"dialects.nvidia={value}")
                 self.assertEqual(made[key]["spec"].get("extendedResourceName"), mapped)
                 hooks = [made[f"{kind}WebhookConfiguration", "", "carve-admission"] for kind in ("Mutating", "Validating")]
                 profile = made["ConfigMap", "carve-system", "carve-scheduler"]["data"]["scheduler.yaml"]
@@ -182,6 +182,11 @@ class Chart(unittest.TestCase):
                     self.assertIn("aliyun.com/gpu-mem", text)
                 self.assertIn(f"dialects.nvidia = {value}\n",
                               made["ConfigMap", "carve-system", "carve-cluster"]["data"]["cluster.conf"])
+
+    def test_without_control_nvidias_name_is_the_classs_or_somebody_elses(self):
+        made, key = chart("control.enabled=false", "dialects.nvidia=off"), ("DeviceClass", "", "whole.gpu.elasticgpu.io")
+        self.assertEqual(chart("control.enabled=false")[key]["spec"].pop("extendedResourceName"), "nvidia.com/gpu")
+        self.assertNotIn("extendedResourceName", made[key]["spec"])
 
     def test_settings_of_the_nodes(self):
         def change(objects):
@@ -208,6 +213,11 @@ class Chart(unittest.TestCase):
             with self.subTest(value):
                 self.assertIn(words, self.refused(*NEEDED, value))
         self.assertIn("scheduler.image is needed with scheduler.mode = own", self.refused())
+        for values in (("dialects.nvidia=dra",), ("doors=dra",), ("dialects.nvidia=dra", "doors=slots")):
+            with self.subTest(values):
+                self.assertIn("that door is closed", self.refused(*NEEDED, *values))
+        self.assertEqual(len(chart(*NEEDED, "dialects.nvidia=dra", "doors=dra")), len(chart(*NEEDED)))
+        self.assertEqual(len(chart(*NEEDED, "dialects.nvidia=off", "doors=dra")), len(chart(*NEEDED)))
         self.assertIn("without control", self.refused("control.enabled=false", "doors=dra\\,slots"))
 
 
