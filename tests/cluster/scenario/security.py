@@ -48,6 +48,8 @@ def on(node):
                 "status": {"devices": [{"driver": DRIVER, "pool": node, "device": "gpu-0", "conditions": [
                     {"type": "Ready", "status": "True", "reason": "Prepared", "message": "test",
                      "lastTransitionTime": "2026-01-01T00:00:00Z"}]}]}}
+    others = copy.deepcopy(prepared)
+    others["status"]["devices"][0].update(driver="gpu.example.com", device="other-0")
     user = {"resource": "pods", "name": "thief", "uid": "u-thief"}
 
     def condition(kind):
@@ -77,11 +79,16 @@ def on(node):
         ("a foreign total", False, "PATCH", status, {"status": {"capacity": {"amd.com/gpu": "8"}}}, MERGE),
         ("the node's address", False, "PATCH", status, {"status": {"addresses": [
             {"type": "InternalIP", "address": "10.95.0.99"}]}}, MERGE),
+        ("the end of what pods may ask of it", False, "PATCH", status, {"status": {"allocatable": {"cpu": None}}}, MERGE),
+        ("the node's images", False, "PATCH", status, {"status": {"images": [{"names": ["x"]}]}}, MERGE),
+        ("a volume that it had attached", False, "PATCH", status, {"status": {"volumesAttached": [
+            {"name": "v", "devicePath": "/dev/v"}]}}, MERGE),
         ("an event in its name", True, "POST", path("Event"), event, None),
         ("an event in the kubelet's name", False, "POST", path("Event"), forged, None),
         ("a claim's devices on it", True, "PATCH", applied, prepared, APPLY),
         ("a claim's allocation", False, "PATCH", claim, {"status": {"allocation": None}}, MERGE),
         ("who may use a claim", False, "PATCH", claim, {"status": {"reservedFor": [user]}}, MERGE),
+        ("a claim's devices of another driver", False, "PATCH", applied, others, APPLY),
         ("the node's end", False, "DELETE", node_path, None, None),
         ("a pod", False, "DELETE", path("Pod", "any"), None, None),
         ("a pod's record", False, "PATCH", path("Pod", "any"), {"metadata": {"annotations": {"a": "b"}}}, MERGE),
@@ -114,7 +121,8 @@ class Rights(CarveTest):
                              {"name": "gpu", "exactly": {"deviceClassName": "gpu.elasticgpu.io"}}]}}})
         here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
         cls.kube.patch("ResourceClaim", name, {"status": {"allocation": {"nodeSelector": here, "devices": {"results": [
-            {"request": "gpu", "driver": DRIVER, "pool": node, "device": "gpu-0"}]}}}}, sub="status")
+            {"request": "gpu", "driver": driver, "pool": node, "device": device}
+            for driver, device in ((DRIVER, "gpu-0"), ("gpu.example.com", "other-0"))]}}}}, sub="status")
 
     @classmethod
     def tearDownClass(cls):
@@ -156,6 +164,25 @@ class Rights(CarveTest):
                 if legal:
                     self.assertEqual(self.verdict(self.other, *call), "done")
                 self.assertNotEqual(self.verdict(self.own, *call), "done")
+
+    def test_of_claims_the_policy_holds_alone_as_well(self):
+        """Before Kubernetes 1.36 who may patch a claim's status may write all of it; here the agent's account may, too."""
+        name, rbac = "carve-test-all-of-a-claim", {"apiVersion": "rbac.authorization.k8s.io/v1"}
+        self.create({**rbac, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [
+            {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/binding", "resourceclaims/driver"],
+             "verbs": ["*"]}]})
+        self.create({**rbac, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+                     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+                     "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}]})
+        mine, others = ({row[0]: row[2:] for row in on(node) if "claim" in row[0]} for node in ("n1", OTHER))
+        forbidden = {what: mine[what] for what in mine if what != "a claim's devices on it"}
+        forbidden["a claim's devices on another node"] = others["a claim's devices on it"]
+        self.assertEqual(len(forbidden), 4)
+        for what, call in forbidden.items():
+            with self.subTest(what):
+                wait_for("it is the policy that refuses", 20, lambda c=call: "carve-agent-claims.elasticgpu.io" in
+                         self.verdict(self.own, *c), every=0.5)
+        self.assertEqual(self.verdict(self.own, *mine["a claim's devices on it"]), "done")
 
     def test_a_token_that_names_no_node_writes_nothing(self):
         for name, _, *call in on("n1"):

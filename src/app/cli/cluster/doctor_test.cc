@@ -162,7 +162,7 @@ TEST_F(Looks, WhatIsForbiddenIsNotCalledMissing) {
   const auto facts = look();
   EXPECT_THAT(facts.unread, Not(IsEmpty()));
   for (const auto& missing : facts.policies_missing) EXPECT_THAT(missing, Not(HasSubstr("agent-nodes/")));
-  EXPECT_EQ(facts.policies_missing.size(), 4U);  // the bindings, which may be read and are not there
+  EXPECT_EQ(facts.policies_missing.size(), 5U);  // the bindings, which may be read and are not there
 }
 
 }  // namespace

@@ -15,8 +15,9 @@ constexpr const char* kSpace = "/apis/apps/v1/namespaces/carve-system/";
 constexpr const char* kAdmission = "/apis/admissionregistration.k8s.io/v1/";
 constexpr const char* kAgents = "app.kubernetes.io/name=carve,app.kubernetes.io/component=agent";
 
-constexpr const char* kAgentPolicies[] = {"carve-agent-slices.elasticgpu.io", "carve-agent-gpus.elasticgpu.io",
-                                          "carve-agent-nodes.elasticgpu.io", "carve-agent-events.elasticgpu.io"};
+constexpr const char* kAgentPolicies[] = {"carve-agent-slices.elasticgpu.io", "carve-agent-claims.elasticgpu.io",
+                                          "carve-agent-gpus.elasticgpu.io", "carve-agent-nodes.elasticgpu.io",
+                                          "carve-agent-events.elasticgpu.io"};
 constexpr const char* kControlPolicies[] = {"carve-records.elasticgpu.io", "carve-requests.elasticgpu.io",
                                             "carve-bindings.elasticgpu.io", "carve-leader.elasticgpu.io"};
 
