@@ -22,7 +22,11 @@
 namespace carve::cmd {
 namespace {
 
-constexpr const char* kConfigMap = "/api/v1/namespaces/carve-system/configmaps/carve-cluster";
+std::string space_of(const ClusterOptions& options) { return options.carve.empty() ? "carve-system" : options.carve; }
+
+std::string map_in(const std::string& space, const std::string& name) {
+  return "/api/v1/namespaces/" + space + "/configmaps/" + name;
+}
 
 /// As kubectl: the first file of $KUBECONFIG, else ~/.kube/config.
 std::string kubeconfig_of(const std::string& given) {
@@ -33,12 +37,23 @@ std::string kubeconfig_of(const std::string& given) {
   return std::string(home == nullptr ? "" : home) + "/.kube/config";
 }
 
+/// There is no such ConfigMap where Carve serves DRA alone; without the namespace it is somewhere else.
+void tell_of_no_namespace(KubeApi& api, const std::string& space) {
+  const auto object = api.get("/api/v1/namespaces/" + space);
+  if (!object && object.error().code == Code::kNotFound)
+    std::fprintf(stderr,
+                 "carve: there is no namespace %s; --carve-namespace says where Carve is; defaults are assumed\n",
+                 space.c_str());
+}
+
 /// How this installation reads requests. Who may not read that is told so, and the defaults are used.
-ClusterConfig config_of(KubeApi& api) {
-  const auto object = api.get(kConfigMap);
+ClusterConfig config_of(KubeApi& api, const std::string& space) {
+  const auto object = api.get(map_in(space, "carve-cluster"));
   if (!object) {
-    if (object.error().code != Code::kNotFound)
-      std::fprintf(stderr, "carve: ConfigMap carve-system/carve-cluster: %s; defaults are assumed\n",
+    if (object.error().code == Code::kNotFound)
+      tell_of_no_namespace(api, space);
+    else
+      std::fprintf(stderr, "carve: ConfigMap %s/carve-cluster: %s; defaults are assumed\n", space.c_str(),
                    object.error().what.c_str());
     return {};
   }
@@ -49,20 +64,20 @@ ClusterConfig config_of(KubeApi& api) {
 }
 
 /// Who is placed how; the same.
-PlacementRules placement_of_cluster(KubeApi& api, const PolicyRow& otherwise) {
+PlacementRules placement_of_cluster(KubeApi& api, const std::string& space, const PolicyRow& otherwise) {
   const std::string name = control::LivePlacement::kConfigMap;
-  const auto object = api.get("/api/v1/namespaces/carve-system/configmaps/" + name);
+  const auto object = api.get(map_in(space, name));
   if (!object && object.error().code != Code::kNotFound) {
-    std::fprintf(stderr, "carve: ConfigMap carve-system/%s: %s; the cluster's policy is assumed everywhere\n",
+    std::fprintf(stderr, "carve: ConfigMap %s/%s: %s; the cluster's policy is assumed everywhere\n", space.c_str(),
                  name.c_str(), object.error().what.c_str());
   }
   const auto text = object ? codec::config_map_value(*object, control::LivePlacement::kKey) : std::string();
   auto rules = control::placement_rules_from(text, otherwise);
   if (rules) return *rules;
   std::fprintf(stderr,
-               "carve: ConfigMap carve-system/%s: %s\ncarve control goes on with the last good ones, which are not "
+               "carve: ConfigMap %s/%s: %s\ncarve control goes on with the last good ones, which are not "
                "known here; the cluster's policy is assumed everywhere\n",
-               name.c_str(), rules.error().what.c_str());
+               space.c_str(), name.c_str(), rules.error().what.c_str());
   return control::rules_of(otherwise);
 }
 
@@ -85,10 +100,12 @@ int with_cluster(const ClusterOptions& options, const Use& use) {
   const auto file = kubeconfig_of(options.kubeconfig);
   auto api = kube::open(file, clock, log);
   if (!api) return report(fail_in("kubeconfig " + file, api.error()).value());
-  const ClusterConfig config = config_of(**api);
+  const std::string space = space_of(options);
+  const ClusterConfig config = config_of(**api, space);
   const auto policy = policy_named(config.policy);
   if (!policy) return report(policy.error());
-  return use(cli::ClusterAccess{**api, clock, log, config.dialects(), placement_of_cluster(**api, **policy)}, config);
+  const auto placement = placement_of_cluster(**api, space, **policy);
+  return use(cli::ClusterAccess{**api, clock, log, config.dialects(), placement, space}, config);
 }
 
 /// Asks and prints. `ask` gets the access, `render` the answer and the output's name.
@@ -128,7 +145,7 @@ int top_cluster(const ClusterOptions& options, const ViewOptions& how) {
   auto api = kube::open(file, clock, log);
   if (!api) return report(fail_in("kubeconfig " + file, api.error()).value());
   return show_live(how, [&]() -> Result<std::string> {
-    CARVE_TRY(const auto nodes, cli::ask_agents(**api, options.name, api::view_of_json));
+    CARVE_TRY(const auto nodes, cli::ask_agents(**api, space_of(options), options.name, api::view_of_json));
     return how.output == "json" ? api::to_json(nodes) + "\n" : cli::render_cluster_top(nodes);
   });
 }

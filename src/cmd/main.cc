@@ -304,10 +304,18 @@ void client_commands(CLI::App& app, Everything& all) {
   list->footer("Example:\n  carve slice list");
 }
 
-void kubeconfig_flag(CLI::App* app, ClusterOptions* cluster) {
+/// Which cluster, and where in it Carve is.
+void access_flags(CLI::App* app, ClusterOptions* cluster) {
   app->add_option("--kubeconfig", cluster->kubeconfig,
-                  "how to reach the API server; without: $KUBECONFIG, else ~/.kube/config")
+                  "how to reach the API server; without: the first file of $KUBECONFIG, else ~/.kube/config")
       ->type_name("FILE");
+  app->add_option("--carve-namespace", cluster->carve, "where Carve is installed; without: carve-system")
+      ->type_name("NAME")
+      ->check([](const std::string& value) {
+        const bool name = !value.empty() && value.size() <= 63 &&
+                          value.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+        return name ? std::string() : "\"" + value + "\" is no name of a namespace";
+      });
 }
 
 void cluster_commands(CLI::App& app, Everything& all) {
@@ -316,7 +324,7 @@ void cluster_commands(CLI::App& app, Everything& all) {
   output_flag(inspect, &all.cluster.output, {"text", "json", "yaml", "wide", "gpushare"});
   inspect->add_flag("--cluster", all.cluster.wanted, "the whole cluster; `kubectl carve inspect` means that anyway");
   inspect->add_flag("-d,--details", all.cluster.details, "with -o gpushare: a line per pod");
-  kubeconfig_flag(inspect, &all.cluster);
+  access_flags(inspect, &all.cluster);
   inspect->add_option("NODE", all.cluster.name, "with --cluster: only this node's cards");
   inspect->footer(
       "Examples:\n  carve inspect\n  carve inspect -o json\n  carve inspect --cluster -o wide\n"
@@ -324,7 +332,7 @@ void cluster_commands(CLI::App& app, Everything& all) {
       "gpushare -d`)");
   auto* explain = app.add_subcommand("explain", "why a pod waits, and what would have to change; or what it got");
   output_flag(explain, &all.explain.output, {"text", "json", "yaml"});
-  kubeconfig_flag(explain, &all.explain);
+  access_flags(explain, &all.explain);
   explain->add_option("-n,--namespace", all.explain.space, "the pod's namespace")
       ->type_name("NAME")
       ->capture_default_str();
@@ -338,7 +346,7 @@ void view_commands(CLI::App& app, Everything& all) {
   host_flags(top, &all.top.host, false);
   output_flag(top, &all.top.output, {"text", "json"});
   top->add_flag("--cluster", all.top_of.wanted, "the whole cluster; `kubectl carve top` means that anyway");
-  kubeconfig_flag(top, &all.top_of);
+  access_flags(top, &all.top_of);
   top->add_option("NODE", all.top_of.name, "with --cluster: only this node's cards");
   top->add_flag("--once", all.top.once, "print once and exit");
   top->add_option("--every", all.top.every, "time between two pictures")
@@ -355,7 +363,7 @@ void view_commands(CLI::App& app, Everything& all) {
                    "this is a node of Kubernetes: driver, engines, kubelet and container devices too");
   doctor->add_flag("--cluster", all.doctor_of.wanted,
                    "Carve in a whole cluster, as the API server shows it; `kubectl carve doctor` means that anyway");
-  kubeconfig_flag(doctor, &all.doctor_of);
+  access_flags(doctor, &all.doctor_of);
   doctor->footer(
       "Examples:\n  carve doctor\n  carve doctor --node\n  carve doctor --node --host-root /host -o json\n"
       "  carve doctor --cluster\n  kubectl carve doctor");
@@ -410,7 +418,7 @@ Result<void> apply_config(const CLI::App* used, HostOptions* host) {
 int inspect_here_or_there(Everything& all) {
   if (all.cluster.details && all.cluster.output != "gpushare")
     return report({Code::kInvalidArgument, "inspect: --details is for -o gpushare"}, kExitUsage);
-  if (all.cluster.wanted || !all.cluster.kubeconfig.empty()) return inspect_cluster(all.cluster);
+  if (all.cluster.of_cluster()) return inspect_cluster(all.cluster);
   if (!all.cluster.name.empty())
     return report({Code::kInvalidArgument, "inspect: a node is named, but not --cluster"}, kExitUsage);
   if (all.cluster.output != "text" && all.cluster.output != "json") {
@@ -421,14 +429,14 @@ int inspect_here_or_there(Everything& all) {
 }
 
 int top_here_or_there(Everything& all) {
-  if (all.top_of.wanted || !all.top_of.kubeconfig.empty()) return top_cluster(all.top_of, all.top);
+  if (all.top_of.of_cluster()) return top_cluster(all.top_of, all.top);
   if (!all.top_of.name.empty())
     return report({Code::kInvalidArgument, "top: a node is named, but not --cluster"}, kExitUsage);
   return top(all.top);
 }
 
 int doctor_here_or_there(Everything& all) {
-  if (!all.doctor_of.wanted && all.doctor_of.kubeconfig.empty()) return doctor(all.doctor);
+  if (!all.doctor_of.of_cluster()) return doctor(all.doctor);
   if (all.doctor.node)
     return report({Code::kInvalidArgument, "doctor: --node is this host, --cluster is all of them: one of the two"},
                   kExitUsage);

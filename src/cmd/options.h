@@ -103,10 +103,14 @@ struct ViewOptions {
 struct ClusterOptions {
   bool wanted = false;     // the cluster, not this machine
   std::string kubeconfig;  // empty: $KUBECONFIG, ~/.kube/config, as kubectl
+  std::string carve;       // the namespace in which Carve is installed; empty: carve-system
   std::string space = "default";
   std::string name;  // of the node (inspect: optional) or the pod (explain)
   std::string output = "text";
   bool details = false;  // inspect -o gpushare: a line per pod
+
+  /// Something says that it is about a cluster.
+  [[nodiscard]] bool of_cluster() const { return wanted || !kubeconfig.empty() || !carve.empty(); }
 };
 
 /// What decides for a whole cluster.

@@ -12,9 +12,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def commands(page, needle):
-    """The lines of a page's fenced blocks that begin with `$ ` and name `needle`, without that."""
+    """The commands of a page (lines that begin with `$ ` or are indented) that name `needle`."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return [line[2:] for line in text.splitlines() if line.startswith("$ ") and needle in line]
+    return [re.sub(r"^(\$ | {4})", "", line) for line in text.splitlines()
+            if line.startswith(("$ ", "    ")) and needle in line]
 
 
 class Manifests(unittest.TestCase):
@@ -39,6 +40,15 @@ class Manifests(unittest.TestCase):
         self.run_here(command)
         self.assertEqual(self.lines(r"image: elasticgpu\.io/carve:"), [])
         self.assertEqual(len(self.lines(r"image: registry\.example/carve:0\.1\.0$")), len(before))
+
+    def test_in_another_namespace_the_jobs_name_that_alone(self):
+        command, = commands("deploy/chart/README.md", "s/carve-system/gpus/g")
+        for path in sorted((self.root / "deploy/jobs").glob("*.yaml")):
+            said = subprocess.run(["bash", "-euo", "pipefail", "-c", command.replace("deploy/jobs/down.yaml", str(path))
+                                   .replace("kubectl apply -f -", "cat")], cwd=self.root, check=True, timeout=60,
+                                  capture_output=True, text=True).stdout
+            self.assertNotIn("carve-system", said)
+            self.assertIn("\n  namespace: gpus\n", said)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 from ring import bare_nodes  # noqa: E402
-from ring.testing import RingTest, main, pod  # noqa: E402
+from ring.carve import NAMESPACE  # noqa: E402
+from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 CRDS = HERE.parent.parent / "deploy" / "crds"
 ASKED = {"elasticgpu.io/gpu-memory": "20480", "elasticgpu.io/gpu-core": "30"}       # more than any card here has
@@ -28,6 +29,10 @@ class Kubectl(RingTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.ring.kubectl("apply", "-f", CRDS)
+        if cls.kube.get("Namespace", NAMESPACE) is None:    # else it is said that Carve is elsewhere
+            cls.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+            cls.addClassCleanup(wait_for, "the namespace gone", 60, lambda: cls.kube.get("Namespace", NAMESPACE) is None)
+            cls.addClassCleanup(cls.kube.delete, "Namespace", NAMESPACE)
         folder = tempfile.TemporaryDirectory(prefix="carve-kubectl-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
@@ -77,6 +82,14 @@ class Kubectl(RingTest):
         card, = view["nodes"][0]["cards"]
         self.assertEqual(card["memory_bytes"], {"total": 16 << 30, "granted": 9 << 30, "free": 7 << 30})
         self.assertEqual([one["name"] for one in card["holders"]], ["ml/a", "ml/b"])
+
+    def test_where_carve_is_not_it_is_said(self):
+        code, said, complaint = self.said("kubectl", "carve", "inspect", "--carve-namespace", "nowhere")
+        self.assertEqual((code, said), self.said("kubectl", "carve", "inspect")[:2])
+        self.assertIn("there is no namespace nowhere; --carve-namespace says where Carve is", complaint)
+        code, _, complaint = self.said("kubectl", "carve", "top", "--once", "--carve-namespace", "nowhere")
+        self.assertEqual(code, 1)
+        self.assertIn("no agent runs in namespace nowhere", complaint)
 
     def test_explain(self):
         for words in ((self.waiting,), ("-n", "default", self.waiting), (f"default/{self.waiting}", "-o", "json"),

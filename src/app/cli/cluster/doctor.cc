@@ -22,12 +22,14 @@ void add(Findings& out, Severity severity, const char* id, std::string what, std
 std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
 void look_at_workload(const std::optional<codec::Workload>& workload, const std::string& name, bool wanted,
-                      Findings& out) {
+                      const std::string& space, Findings& out) {
   if (!workload) {
-    if (wanted) add(out, Severity::kError, "not-installed", name + " is not installed", "no such object", kInstall);
+    if (wanted)
+      add(out, Severity::kError, "not-installed", name + " is not installed", "no such object in namespace " + space,
+          std::string(kInstall) + "; where it is in another namespace: --carve-namespace");
     return;
   }
-  const auto describe = [&] { return fmt::format("kubectl -n carve-system describe pods, of {}", name); };
+  const auto describe = [&] { return fmt::format("kubectl -n {} describe pods, of {}", space, name); };
   if (workload->ready == 0 && (workload->wanted > 0 || wanted)) {
     add(out, Severity::kError, "none-ready", fmt::format("no pod of {} is ready", name),
         fmt::format("0 of {}", workload->wanted), describe());
@@ -146,10 +148,11 @@ std::vector<Finding> diagnose_cluster(const ClusterFacts& facts) {
         fmt::format("{}; DeviceClasses of resource.k8s.io/v1 are there since 1.{}", facts.server.text, kOldestMinor),
         "upgrade it: such a server takes only a part of deploy/");
   if (!facts.crd) add(out, Severity::kError, "not-installed", "Carve is not installed", "no GPU objects", kInstall);
-  look_at_workload(facts.agents, "DaemonSet carve-agent", true, out);
-  look_at_workload(facts.arbiters, "DaemonSet carve-arbiter", true, out);
-  look_at_workload(facts.control, "Deployment carve-control", facts.control_wanted, out);
-  look_at_workload(facts.scheduler, "Deployment carve-scheduler", facts.control_wanted && facts.own_scheduler, out);
+  look_at_workload(facts.agents, "DaemonSet carve-agent", true, facts.space, out);
+  look_at_workload(facts.arbiters, "DaemonSet carve-arbiter", true, facts.space, out);
+  look_at_workload(facts.control, "Deployment carve-control", facts.control_wanted, facts.space, out);
+  look_at_workload(facts.scheduler, "Deployment carve-scheduler", facts.control_wanted && facts.own_scheduler,
+                   facts.space, out);
   look_at_leader(facts, out);
   look_at_admission(facts, out);
   look_at_nodes(facts, out);

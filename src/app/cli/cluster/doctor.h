@@ -28,6 +28,7 @@ struct NodeFacts {
 
 /// What was looked up. Empty optionals: it is not there.
 struct ClusterFacts {
+  std::string space = "carve-system";  // where Carve is looked for
   codec::ServerVersion server;
   bool crd = false;
   bool control_wanted = false;  // somebody installed it

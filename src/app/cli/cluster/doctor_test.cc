@@ -120,8 +120,8 @@ TEST(ClusterDoctor, WhatMayNotBeReadAndWhoWaitsAreNoFaults) {
 class Looks : public ::testing::Test {
  protected:
   void SetUp() override { kube_.answer("/version", R"({"minor":"36","gitVersion":"v1.36.3"})"); }
-  ClusterFacts look() {
-    const auto facts = look_at_cluster({kube_, clock_, log_, {}, {}}, "carve-scheduler");
+  ClusterFacts look(const std::string& space = "carve-system") {
+    const auto facts = look_at_cluster({kube_, clock_, log_, {}, {}, space}, "carve-scheduler");
     EXPECT_TRUE(facts) << facts.error().what;
     return facts ? *facts : ClusterFacts();
   }
@@ -151,6 +151,29 @@ TEST_F(Looks, AnAgentThatIsNotReadyIsSeenAndSoIsANameServedTwice) {
   EXPECT_THAT(facts.nodes[0].mapped_and_served, ::testing::ElementsAre("nvidia.com/gpu: 4"));
   ASSERT_EQ(facts.nodes[0].conditions.size(), 1U);
   EXPECT_EQ(facts.nodes[0].conditions[0].type, "GPUDriverAbsent");
+}
+
+TEST_F(Looks, InTheNamespaceThatIsNamed) {
+  const std::string workload = R"({"metadata":{"name":"x"},"status":{"desiredNumberScheduled":3,"numberReady":3}})";
+  kube_.put("/apis/apps/v1/namespaces/gpus/daemonsets/carve-agent", workload);
+  kube_.put("/apis/apps/v1/namespaces/gpus/deployments/carve-control", workload);
+  kube_.put("/apis/coordination.k8s.io/v1/namespaces/gpus/leases/carve-control",
+            R"({"metadata":{"name":"carve-control"},"spec":{"holderIdentity":"a@10.0.0.1:8443"}})");
+  kube_.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1"}})");
+  kube_.put("/api/v1/namespaces/gpus/pods/a",
+            R"({"metadata":{"name":"a","namespace":"gpus","uid":"u","labels":)"
+            R"({"app.kubernetes.io/name":"carve","app.kubernetes.io/component":"agent"}},)"
+            R"("spec":{"nodeName":"n1","containers":[]},"status":{"conditions":[{"type":"Ready","status":"True"}]}})");
+  const auto facts = look("gpus");
+  ASSERT_TRUE(facts.agents && facts.control);
+  EXPECT_EQ(facts.agents->ready, 3);
+  EXPECT_EQ(facts.leader, "a@10.0.0.1:8443");
+  ASSERT_EQ(facts.nodes.size(), 1U);
+  EXPECT_TRUE(facts.nodes[0].agent_ready);
+  const auto elsewhere = look();
+  EXPECT_FALSE(elsewhere.agents || elsewhere.control);
+  EXPECT_THAT(said(elsewhere), HasSubstr("no such object in namespace carve-system"));
+  EXPECT_THAT(said(elsewhere), HasSubstr("--carve-namespace"));
 }
 
 TEST_F(Looks, WhatIsForbiddenIsNotCalledMissing) {

@@ -23,6 +23,7 @@ struct ClusterAccess {
   Log& log;
   codec::DialectSettings dialects;
   PlacementRules placement;
+  std::string space = "carve-system";  // where Carve is installed
 };
 
 /// Everything, or with `node` that one node's cards.

@@ -14,13 +14,15 @@
 namespace carve::cli {
 namespace {
 
-constexpr const char* kPods = "/api/v1/namespaces/carve-system/pods";
 constexpr const char* kAgents = "app.kubernetes.io/name=carve,app.kubernetes.io/component=agent";
 constexpr std::size_t kAtOnce = 16;
 
+std::string pods_in(const std::string& space) { return fmt::format("/api/v1/namespaces/{}/pods", space); }
+
 /// By node the agents' pods. There are two while one takes over from the other: either answers.
-Result<std::map<std::string, std::vector<std::string>>> agents_of(KubeApi& api, const std::string& node) {
-  CARVE_TRY(const auto pods, api.list(kPods, {{"labelSelector", kAgents}}));
+Result<std::map<std::string, std::vector<std::string>>> agents_of(KubeApi& api, const std::string& space,
+                                                                   const std::string& node) {
+  CARVE_TRY(const auto pods, api.list(pods_in(space), {{"labelSelector", kAgents}}));
   std::map<std::string, std::vector<std::string>> agents;
   for (const auto& text : pods) {
     const auto pod = codec::parse_cluster_pod(text);
@@ -30,9 +32,10 @@ Result<std::map<std::string, std::vector<std::string>>> agents_of(KubeApi& api, 
   return agents;
 }
 
-void ask(KubeApi& api, const std::vector<std::string>& agents, const ReadView& read, NodeView* into) {
+void ask(KubeApi& api, const std::string& pods, const std::vector<std::string>& agents, const ReadView& read,
+         NodeView* into) {
   for (const auto& agent : agents) {
-    auto text = api.get(fmt::format("{}/{}/proxy/v1/node", kPods, agent));
+    auto text = api.get(fmt::format("{}/{}/proxy/v1/node", pods, agent));
     auto view = text ? read(*text) : Result<AgentView>(tl::unexpected(text.error()));
     if (view) {
       into->view = std::move(*view);
@@ -68,11 +71,13 @@ void add_node(const NodeView& node, std::vector<std::vector<std::string>>* rows)
 
 }  // namespace
 
-Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& node, const ReadView& read) {
-  CARVE_TRY(const auto agents, agents_of(api, node));
+Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& space, const std::string& node,
+                                         const ReadView& read) {
+  CARVE_TRY(const auto agents, agents_of(api, space, node));
   if (agents.empty())
-    return fail(Code::kNotFound, node.empty() ? std::string("no agent runs in namespace carve-system")
-                                              : "no agent runs on a node \"" + node + "\"");
+    return fail(Code::kNotFound,
+                fmt::format("no agent runs{} in namespace {}; --carve-namespace says where Carve is, if elsewhere",
+                            node.empty() ? std::string() : " on a node \"" + node + "\"", space));
   std::vector<NodeView> views;
   views.reserve(agents.size());
   for (const auto& row : agents) views.push_back({row.first, std::nullopt, {}});
@@ -82,7 +87,7 @@ Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& node, 
     for (std::size_t i = 0; i < std::min(kAtOnce, views.size()); ++i)
       asking.emplace_back([&] {
         for (std::size_t at = next++; at < views.size(); at = next++)
-          ask(api, agents.at(views[at].node), read, &views[at]);
+          ask(api, pods_in(space), agents.at(views[at].node), read, &views[at]);
       });
   }
   return views;

@@ -15,11 +15,12 @@ namespace carve::cli {
 using ReadView = std::function<Result<AgentView>(std::string_view)>;
 
 /// What every node's agent (or `node`'s alone) says of this moment, asked through the API server with the caller's
-/// own rights: to list pods, and to get `pods/proxy`, in carve-system. Sorted by name; a node that does not answer is
-/// in the list, with why.
+/// own rights: to list pods, and to get `pods/proxy`, in `space`, where Carve is installed. Sorted by name; a node that
+/// does not answer is in the list, with why.
 ///   errors  kNotFound: no agent (on that node); the API server's
 ///   cost    one call per node, 16 at once
-[[nodiscard]] Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& node, const ReadView& read);
+[[nodiscard]] Result<std::vector<NodeView>> ask_agents(KubeApi& api, const std::string& space, const std::string& node,
+                                                       const ReadView& read);
 
 /// `carve top` of a cluster: per node and card its use, below it who uses it: wanted and delivered.
 [[nodiscard]] std::string render_cluster_top(const std::vector<NodeView>& nodes);

@@ -53,7 +53,7 @@ TEST_F(ClusterTop, EveryNodeIsThereAlsoTheOneThatDoesNotAnswer) {
   testing::FakeKubeApi::Fault away;
   away.path = "agent-b/proxy";
   kube_.fail_next(away);
-  const auto nodes = ask_agents(kube_, "", read);
+  const auto nodes = ask_agents(kube_, "carve-system", "", read);
   ASSERT_TRUE(nodes) << nodes.error().what;
   ASSERT_EQ(nodes->size(), 2U);
   EXPECT_FALSE(nodes->at(1).view);
@@ -70,7 +70,7 @@ TEST_F(ClusterTop, DuringATakeOverEitherAgentAnswers) {
   agent("agent-old", "n1");
   says("agent-new", "nonsense");
   says("agent-old", "ml/a/main");
-  const auto nodes = ask_agents(kube_, "n1", read);
+  const auto nodes = ask_agents(kube_, "carve-system", "n1", read);
   ASSERT_TRUE(nodes) << nodes.error().what;
   ASSERT_EQ(nodes->size(), 1U);
   ASSERT_TRUE(nodes->front().view) << nodes->front().error;
@@ -83,7 +83,7 @@ TEST_F(ClusterTop, ManyNodesAreEachAskedOnce) {
     agent(name, "n" + std::to_string(i));
     says(name, "ml/p" + std::to_string(i) + "/main");
   }
-  const auto nodes = ask_agents(kube_, "", read);
+  const auto nodes = ask_agents(kube_, "carve-system", "", read);
   ASSERT_TRUE(nodes) << nodes.error().what;
   ASSERT_EQ(nodes->size(), 50U);
   for (const auto& node : *nodes) {
@@ -93,9 +93,24 @@ TEST_F(ClusterTop, ManyNodesAreEachAskedOnce) {
 }
 
 TEST_F(ClusterTop, WithoutAnAgentItSaysSo) {
-  EXPECT_EQ(ask_agents(kube_, "", read).error().what, "no agent runs in namespace carve-system");
+  EXPECT_THAT(ask_agents(kube_, "carve-system", "", read).error().what,
+              HasSubstr("no agent runs in namespace carve-system; --carve-namespace"));
   agent("agent-a", "n1");
-  EXPECT_EQ(ask_agents(kube_, "n9", read).error().what, "no agent runs on a node \"n9\"");
+  EXPECT_THAT(ask_agents(kube_, "carve-system", "n9", read).error().what, HasSubstr("no agent runs on a node \"n9\""));
+}
+
+TEST_F(ClusterTop, AgentsAreAskedWhereCarveIs) {
+  agent("agent-a", "n1");
+  kube_.put("/api/v1/namespaces/gpus/pods/agent-b",
+            R"({"metadata":{"name":"agent-b","namespace":"gpus","uid":"u","labels":)"
+            R"({"app.kubernetes.io/name":"carve","app.kubernetes.io/component":"agent"}},)"
+            R"("spec":{"nodeName":"n2","containers":[]},"status":{}})");
+  kube_.answer("/api/v1/namespaces/gpus/pods/agent-b/proxy/v1/node", "ml/b/main");
+  const auto nodes = ask_agents(kube_, "gpus", "", read);
+  ASSERT_TRUE(nodes) << nodes.error().what;
+  ASSERT_EQ(nodes->size(), 1U);
+  ASSERT_TRUE(nodes->front().view) << nodes->front().error;
+  EXPECT_EQ(nodes->front().view->slices.front().name, "ml/b/main");
 }
 
 }  // namespace
