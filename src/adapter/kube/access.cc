@@ -89,13 +89,22 @@ bool same_but_token(const Credentials& a, const Credentials& b) {
 
 Result<Endpoint> parse_server(const std::string& server) {
   const auto wrong = [&] {
-    return fail(Code::kInvalidArgument, "server \"" + server.substr(0, 200) + "\": expected https://host[:port]");
+    return fail(Code::kInvalidArgument,
+                "server \"" + server.substr(0, 200) + "\": expected https://host[:port][/path]");
   };
   constexpr std::string_view kScheme = "https://";
   if (!server.starts_with(kScheme)) return wrong();
   auto rest = server.substr(kScheme.size());
-  if (rest.ends_with('/')) rest.pop_back();
-  Endpoint found{.host = {}, .port = "443", .tls_name = {}};
+  Endpoint found{.host = {}, .port = "443", .tls_name = {}, .base = {}};
+  if (const auto slash = rest.find('/'); slash != std::string::npos) {
+    found.base = rest.substr(slash);
+    rest.resize(slash);
+    while (found.base.ends_with('/')) found.base.pop_back();
+    if (found.base.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%:/") !=
+        std::string::npos) {
+      return wrong();
+    }
+  }
   std::string port;
   if (rest.starts_with('[')) {
     const auto end = rest.find(']');

@@ -14,11 +14,12 @@ struct Endpoint {
   std::string host;      // a name or an address, without brackets
   std::string port;      // decimal
   std::string tls_name;  // what the certificate must be made out to
+  std::string base = {};  // before every path, where a proxy stands before many clusters: "" or "/k8s/clusters/c-1"
 
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-/// "https://host[:port][/]".
+/// "https://host[:port][/path]".
 ///   errors  kInvalidArgument
 [[nodiscard]] Result<Endpoint> parse_server(const std::string& server);
 

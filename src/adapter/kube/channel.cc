@@ -227,7 +227,7 @@ class TlsChannel final : public Channel {
     http::request<http::string_body> message;
     message.version(11);
     message.method_string(request.method);
-    message.target(request.target);
+    message.target(endpoint_.base + request.target);
     message.set(http::field::host, endpoint_.host.find(':') == std::string::npos
                                        ? endpoint_.host + ":" + endpoint_.port
                                        : "[" + endpoint_.host + "]:" + endpoint_.port);

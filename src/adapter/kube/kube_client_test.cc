@@ -73,9 +73,9 @@ class KubeClient : public ::testing::Test {
 
   void write(const std::string& name, const std::string& text) { std::ofstream(folder_ + "/" + name) << text; }
   std::string config(int port, const std::string& user = "{tokenFile: token}", const std::string& host = "127.0.0.1",
-                     const std::string& more = "") {
+                     const std::string& more = "", const std::string& path = "") {
     write("config", "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\nclusters: [{name: c, "
-                    "cluster: {server: \"https://" + host + ":" + std::to_string(port) +
+                    "cluster: {server: \"https://" + host + ":" + std::to_string(port) + path +
                     "\", certificate-authority: ca.pem" + more + "}}]\nusers: [{name: u, user: " + user + "}]\n");
     return folder_ + "/config";
   }
@@ -140,6 +140,30 @@ TEST_F(KubeClient, EveryCallIsWhatTheApiServerExpects) {
   EXPECT_THAT(requests[6], StartsWith("PATCH /p?force=true&fieldManager=carve HTTP"));
   EXPECT_THAT(requests[7], StartsWith("DELETE /p HTTP"));
   EXPECT_THAT(requests[8], StartsWith("GET /l?limit=250 HTTP"));
+}
+
+TEST_F(KubeClient, AServerMayStandBelowAPath) {
+  std::vector<std::string> requests;
+  const auto one = server([&](Peer& peer, int) {
+    while (auto request = peer.request()) {
+      requests.push_back(*request);
+      peer.answer(200, R"({"kind":"PodList","metadata":{},"items":[]})");
+    }
+  });
+  for (const std::string path : {"/k8s/clusters/c-1", "/k8s/clusters/c-1/", "/"}) {
+    const auto api = open(config(one->port(), "{tokenFile: token}", "127.0.0.1", "", path), clock_, log_, limits_);
+    ASSERT_TRUE(api) << api.error().what;
+    EXPECT_TRUE((*api)->get("/api/v1/pods", {{"a", "b"}})) << path;
+  }
+  for (const std::string path : {"/a b", "/a?b", "/a#b", "/a\\r\\nHost: c"}) {
+    const auto api = open(config(one->port(), "{tokenFile: token}", "127.0.0.1", "", path), clock_, log_, limits_);
+    ASSERT_FALSE(api) << path;
+    EXPECT_THAT(api.error().what, HasSubstr("expected https://host[:port][/path]"));
+  }
+  ASSERT_EQ(requests.size(), 3U);
+  EXPECT_THAT(requests[0], StartsWith("GET /k8s/clusters/c-1/api/v1/pods?a=b HTTP/1.1\r\n"));
+  EXPECT_THAT(requests[1], StartsWith("GET /k8s/clusters/c-1/api/v1/pods?a=b HTTP/1.1\r\n"));
+  EXPECT_THAT(requests[2], StartsWith("GET /api/v1/pods?a=b HTTP/1.1\r\n"));
 }
 
 TEST_F(KubeClient, EveryStatusIsItsCode) {

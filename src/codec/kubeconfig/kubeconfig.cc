@@ -86,7 +86,7 @@ Result<void> supported(const YAML::Node& map, std::string_view where, std::initi
 Result<void> read_cluster(const YAML::Node& cluster, Kubeconfig* config) {
   CARVE_TRY(config->server, scalar(cluster, "server", "cluster"));
   if (!config->server.starts_with("https://") || config->server.size() > 512) {
-    return refused("cluster.server: expected https://host[:port]");
+    return refused("cluster.server: expected https://host[:port][/path]");
   }
   if (is_true(cluster, "insecure-skip-tls-verify")) {
     return refused("cluster.insecure-skip-tls-verify: true is not supported; give certificate-authority");

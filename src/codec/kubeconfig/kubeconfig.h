@@ -16,7 +16,7 @@ struct KubeMaterial {
 
 /// One context of a kubeconfig: where the API server is and who we are there.
 struct Kubeconfig {
-  std::string server;           // "https://host:port", no path
+  std::string server;           // "https://host[:port][/path]"
   std::string tls_server_name;  // the name the server's certificate must carry; empty: the server's host
   KubeMaterial authority;       // PEM; empty: the system's authorities
   KubeMaterial certificate;     // PEM; with `key`, or neither
