@@ -32,8 +32,9 @@ from ring import binder, control_plane, placing  # noqa: E402
 from ring.cluster import Ring, timer  # noqa: E402
 from ring.process import stop  # noqa: E402
 
-ASKS = {"stock": {"nvidia.com/gpu": "1"}, "carve": {"nvidia.com/gpu": "1"},
-        "fraction": {"elasticgpu.io/gpu-memory": "8192", "elasticgpu.io/gpu-core": "10"}}
+# Of Carve's as admission leaves them: with a slot. Admission itself is not part of this.
+ASKS = {"stock": {"nvidia.com/gpu": "1"}, "carve": {"nvidia.com/gpu": "1", binder.SLOT: "1"},
+        "fraction": {"elasticgpu.io/gpu-memory": "8192", "elasticgpu.io/gpu-core": "10", binder.SLOT: "1"}}
 WORKERS, PROCESSES = 16, 4
 LEAST = 0.9                             # of the stock scheduler's pods/s
 MOST_CPU = ((100, 0.5), (None, 1.0))    # up to so many nodes, control's CPU per pod in ms

@@ -56,7 +56,8 @@ std::string call_of(std::size_t nodes) {
                      R"("uid":"8f0c5a1e-0000-4000-8000-000000000001","annotations":{"filler":")" +
                      std::string(18'000, 'x') +
                      R"("}},"spec":{"containers":[{"name":"c","resources":{"limits":)"
-                     R"({"elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30"}}}]}},"NodeNames":[)";
+                     R"({"elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30",)"
+                     R"("elasticgpu.io/slot":"1"}}}]}},"NodeNames":[)";
   for (std::size_t i = 0; i < nodes; ++i)
     text += (i == 0 ? "\"" : ",\"") + name_of(i) + "\"";
   return text + "]}";

@@ -84,7 +84,7 @@
 {{- end -}}
 {{- else if and (eq $object.kind "ConfigMap") (eq $object.metadata.name "carve-scheduler") -}}
 {{- $config := index $object.data "scheduler.yaml" -}}
-{{- $without := regexReplaceAll "(?m)^ *- [{]name: nvidia.com/gpu,.*\n" $config "" -}}
+{{- $without := regexReplaceAll "(?m)^ *- nvidia[.]com/gpu\n" $config "" -}}
 {{- if contains "nvidia.com/gpu" $without }}{{ fail "bundle/control/scheduler/scheduler.yaml names nvidia.com/gpu in another way" }}{{ end -}}
 {{- $_ := set $object.data "scheduler.yaml" $without -}}
 {{- end -}}

@@ -483,6 +483,12 @@ TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
       EXPECT_EQ(occurrences(webhook, word), 4U)
           << name << ": limits and requests, in both configurations";
     }
+    for (const auto names : {dialect.resources, dialect.counts}) {
+      for (const auto name : names) {
+        for (const auto* file : {"scheduler/scheduler.yaml", "scheduler/default/kube-scheduler-config.yaml"})
+          EXPECT_EQ(occurrences(deployed(file), " - " + std::string(name) + "\n"), 1U) << file << ": " << name;
+      }
+    }
     for (const auto key : dialect.shown) {
       EXPECT_EQ(occurrences(policy, "'" + std::string(key) + "'"), 2U)
           << key << ": on pods and on Bindings";

@@ -150,7 +150,8 @@ Result<void> Binder::write(const KnownPod& pod, const Reservation& room) {
   return tl::unexpected(written.error());
 }
 
-/// The scheduler asks us for every pod that names one of our resources; one that asks for 0 of them holds nothing.
+/// A scheduler that is told of more names than elasticgpu.io/slot hands us pods that ask for 0 of them, or that have no
+/// slots: they hold nothing, and no record says that they do.
 Result<void> Binder::bind_without_cards(const KnownPod& pod, const std::string& node) {
   const auto& ask = pod.object.ask;
   const auto written =

@@ -315,6 +315,23 @@ TEST_F(BinderTest, APodWithoutCardsIsBoundWithoutARecord) {
   EXPECT_EQ(cluster.pod("a").record, "");
 }
 
+// Of a namespace that admission leaves alone: kube-scheduler hands us its Binding where it is told of our names.
+TEST_F(BinderTest, APodWithoutSlotsIsBoundWithoutARecordAndTakesNoRoom) {
+  for (const auto* uid : {"a", "b", "c"}) {
+    cluster.api.put(pod_path(uid), pod_object({.uid = uid, .gib = "16", .slots = false}));
+    ASSERT_TRUE(cluster.settled());
+    EXPECT_EQ(binder.bind(call(uid)), kOk) << "two cards of 16 GiB would be full";
+    EXPECT_EQ(cluster.pod(uid).node, "n1");
+    EXPECT_EQ(cluster.pod(uid).record, "");
+    EXPECT_EQ(binder.bind(call(uid)), kOk) << "an answer that was lost";
+  }
+  EXPECT_EQ(reserved(), 0U);
+  ASSERT_TRUE(cluster.settled());
+  cluster.add("d", "16");
+  ASSERT_TRUE(cluster.settled());
+  EXPECT_EQ(binder.bind(call("d")), kOk) << "nothing is held";
+}
+
 /// 64 at once, through a server that is late, loses answers and refuses; some pods go meanwhile: no card is over, and
 /// at rest nothing is set aside that nobody holds.
 TEST(BinderRace, NoCardIsOverAndNothingLeaks) {

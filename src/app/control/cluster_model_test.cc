@@ -200,6 +200,19 @@ TEST_F(ClusterModelTest, ARecordWithoutANodeIsNobodysDecision) {
   EXPECT_EQ(fed.model.figures().waiting, 1U);
 }
 
+// For one that waits, others would be evicted, and kube-scheduler asked again and again.
+TEST_F(ClusterModelTest, APodWithoutSlotsDoesNotWaitForCards) {
+  Fed::put(fed.pods, pod_object({.uid = "a", .slots = false}));
+  Fed::put(fed.pods, pod_object({.uid = "b", .gib = "nonsense", .slots = false}));
+  EXPECT_EQ(fed.model.figures().waiting, 0U);
+  EXPECT_EQ(fed.model.pod("a"), nullptr);
+  EXPECT_EQ(fed.model.pod("b"), nullptr);
+  // One that an older control gave cards holds them until it ends.
+  Fed::put(fed.pods, pod_object({.uid = "c", .node = "n1", .record = record_text({slice("c", "GPU-0", 4)}),
+                                 .slots = false}));
+  EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
+}
+
 TEST_F(ClusterModelTest, CardsOfTheOtherDoorAndUnreadableHoldersAreClosed) {
   card.doors = {"dra"};
   say({});

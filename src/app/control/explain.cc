@@ -1,5 +1,7 @@
 #include "app/control/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "app/control/live_placement.h"
@@ -68,6 +70,12 @@ codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSet
   auto parts = codec::requests_of(pod.ask, settings);
   if (!parts) {
     said.wrong = parts.error().what;
+    return said;
+  }
+  if (!parts->empty() && !codec::carries_slots(pod.ask)) {
+    said.wrong = fmt::format("it has no {}: Carve's admission did not see it (a namespace that is left alone, or a pod "
+                             "from before Carve), so control gives it no cards",
+                             codec::kSlots);
     return said;
   }
   said.asks = std::move(*parts);

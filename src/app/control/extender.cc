@@ -17,7 +17,7 @@ constexpr std::int64_t kCrowded = -1;  // below every score of a node that fits
 Result<std::unique_ptr<Extender::Asked>> Extender::ask(std::string_view call) const {
   auto asked = std::make_unique<Asked>();
   CARVE_TRY(asked->args, codec::parse_extender_args(call));
-  CARVE_TRY(asked->parts, codec::requests_of(asked->args.pod, settings_));
+  CARVE_TRY(asked->parts, codec::requests_by_slots(asked->args.pod, settings_));
   if (asked->parts.empty()) {
     for (const auto name : asked->args.names) asked->fit.nodes.push_back({name, 0});
     return asked;

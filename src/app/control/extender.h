@@ -39,8 +39,9 @@ class Extender {
         clock_(clock) {}
 
   /// Every node that serves the pod, and for each other one why not: hopeless ones apart, for which
-  /// nobody is evicted. A pod that asks for nothing of ours may go anywhere. What is wrong with the
-  /// call or the pod is in `Error`. For whoever asks: the watcher is not told, so nobody goes on a stranger's word.
+  /// nobody is evicted. A pod that asks for nothing of ours, or in our names without slots, may go anywhere. What is
+  /// wrong with the call or the pod is in `Error`. For whoever asks: the watcher is not told, so nobody goes on a
+  /// stranger's word.
   ///   cost    FitCache::fit() and the JSON of both sides
   [[nodiscard]] std::string filter(std::string_view call) const;
   /// The same for kube-scheduler, which asks to prioritize next, but not where one node alone is left: it takes that.

@@ -25,9 +25,10 @@ std::shared_ptr<const NodeState> node(std::uint64_t free_gib) {
   return made;
 }
 
-std::string call(const std::string& limits, const std::string& names) {
+/// `slots`: as admission leaves it.
+std::string call(const std::string& limits, const std::string& names, bool slots = true) {
   return R"({"Pod":{"metadata":{"name":"p","uid":"u"},"spec":{"containers":[{"name":"c","resources":{"limits":{)" +
-         limits + R"(}}}]}},"NodeNames":[)" + names + "]}";
+         limits + (slots ? R"(,"elasticgpu.io/slot":"1")" : "") + R"(}}}]}},"NodeNames":[)" + names + "]}";
 }
 
 class ExtenderTest : public testing::Test {
@@ -90,6 +91,20 @@ TEST_F(ExtenderTest, APodWithoutCardsGoesAnywhere) {
   EXPECT_THAT(extender_.filter(call(R"("cpu":"1")", all_)),
               HasSubstr(R"("NodeNames":["full","half","idle","other"])"));
   EXPECT_EQ(extender_.prioritize(call(R"("cpu":"1")", all_)), "[]");
+}
+
+// Of a namespace that admission leaves alone; a scheduler that is told of these names shows us such a pod.
+TEST_F(ExtenderTest, APodThatAsksInOurNamesWithoutSlotsIsNotOursToPlace) {
+  const auto everywhere = extender_.filter(call(R"("cpu":"1")", all_));
+  for (const char* limits : {R"("aliyun.com/gpu-mem":"3")", R"("nvidia.com/gpu":"64")",
+                             R"("elasticgpu.io/gpu-memory":"nonsense")",
+                             R"("aliyun.com/gpu-mem":"3","elasticgpu.io/slot":"0")"}) {
+    const auto asked = call(limits, all_, false);
+    EXPECT_EQ(extender_.filter(asked), everywhere) << limits;
+    EXPECT_EQ(extender_.filter_to_place(asked), everywhere) << limits;
+    EXPECT_EQ(extender_.choose(asked), everywhere) << limits;
+    EXPECT_EQ(extender_.prioritize(asked), "[]") << limits;
+  }
 }
 
 TEST_F(ExtenderTest, NobodyIsSentToANodeThatIsClosedAndItIsSaidWhy) {
@@ -182,6 +197,13 @@ TEST_F(Burst, WhoHasOneNodeLeftIsExpectedThereFromTheFilterOn) {
   EXPECT_EQ(sent("b", ask_, both_), "idle") << "8 - 6 is too little";
   EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "u"}, "half").size(), 1U);
   EXPECT_EQ(ahead_.filter_to_place(call(ask_, all_)), ahead_.filter(call(ask_, all_)));
+}
+
+TEST_F(Burst, WhoHasNoSlotsIsExpectedNowhere) {
+  (void)ahead_.filter_to_place(call(R"("aliyun.com/gpu-mem":"8")", R"("half")", false));
+  (void)ahead_.prioritize(call(R"("aliyun.com/gpu-mem":"8")", both_, false));
+  EXPECT_TRUE(ahead_.sent_for({OwnerKind::kPod, "u"}, "half").empty());
+  EXPECT_EQ(sent("b", R"("aliyun.com/gpu-mem":"8")", both_), "half");
 }
 
 TEST_F(Burst, WhatItWasSentForIsToldToTheBinding) {

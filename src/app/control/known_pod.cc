@@ -8,7 +8,7 @@ namespace carve::control {
 
 std::optional<KnownPod> known_pod(codec::ClusterPod object, const codec::DialectSettings& settings) {
   KnownPod pod;
-  auto parts = codec::requests_of(object.ask, settings);
+  auto parts = codec::requests_by_slots(object.ask, settings);
   if (parts) {
     pod.parts = std::move(*parts);
   } else {

@@ -10,10 +10,10 @@
 
 namespace carve::control {
 
-/// A Pod that concerns cards: it asks for some, or has a record.
+/// A Pod that concerns cards: it asks Carve for some, or has a record.
 struct KnownPod {
   codec::ClusterPod object;
-  std::vector<PartRequest> parts;  // what it asks for
+  std::vector<PartRequest> parts;  // what it asks for: by slots (codec::requests_by_slots)
   std::string nonsense;            // what is wrong with the asking; empty: nothing
   std::optional<Record> record;    // the decision about it
   std::string odd_record;          // why what stands there is none; empty: nothing is wrong
@@ -27,11 +27,9 @@ struct KnownPod {
     return !parts.empty() && object.node.empty() && !object.ended && !object.deleting && !object.gated;
   }
   /// It asks for cards of ours and somebody who does not know of them gave it a node: a static pod, a DaemonSet with
-  /// nodeName, another scheduler. Without slots the kubelet asks us nothing about it: a record would keep room for
-  /// somebody who gets none of it.
+  /// nodeName, another scheduler.
   [[nodiscard]] bool unplaced() const {
-    return codec::carries_slots(object.ask) && !parts.empty() && !object.node.empty() && object.record.empty() &&
-           !object.ended && !object.deleting;
+    return !parts.empty() && !object.node.empty() && object.record.empty() && !object.ended && !object.deleting;
   }
 };
 

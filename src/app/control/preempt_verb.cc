@@ -40,7 +40,7 @@ std::vector<Owner> owners_of(const codec::PreemptionArgs::Victims& victims) {
 std::string PreemptVerb::answer(std::string_view call) const {
   auto args = codec::parse_preemption_args(call);
   if (!args) return codec::preemption_result({});
-  const auto parts = codec::requests_of(args->pod, world_.settings);
+  const auto parts = codec::requests_by_slots(args->pod, world_.settings);
   if (!parts) return codec::preemption_result({});
   if (parts->empty()) return codec::preemption_result(args->nodes);
   const Owner owner{OwnerKind::kPod, args->pod.uid};

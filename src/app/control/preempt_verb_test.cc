@@ -30,11 +30,11 @@ class PreemptVerbTest : public ::testing::Test {
                                      .phase = "Running", .more = more, .priority = priority})});
   }
   /// What kube-scheduler is told, whose proposal is that: node → UIDs.
-  std::string answer(const std::string& gib, const std::map<std::string, Strings>& proposed) {
+  std::string answer(const std::string& gib, const std::map<std::string, Strings>& proposed, bool slots = true) {
     std::map<std::string, codec::PreemptionArgs::Victims> nodes;
     for (const auto& [node, uids] : proposed) nodes[node] = {uids, 0};
     auto call = codec::preemption_result(nodes);
-    call.insert(1, R"("Pod":)" + pod_object({.uid = "p", .gib = gib, .priority = 10}) + ",");
+    call.insert(1, R"("Pod":)" + pod_object({.uid = "p", .gib = gib, .priority = 10, .slots = slots}) + ",");
     return verb.answer(call);
   }
   static std::string nodes(const std::map<std::string, Strings>& left) {
@@ -66,6 +66,7 @@ TEST_F(PreemptVerbTest, ANodeWhereItFitsByCardThenKeepsItsVictims) {
 
 TEST_F(PreemptVerbTest, APodWithoutCardsIsKubeSchedulersOwnMatterAndNonsenseIsNobodys) {
   EXPECT_EQ(answer("0", {{"n1", {"x"}}, {"far", {"y"}}}), nodes({{"n1", {"x"}}, {"far", {"y"}}}));
+  EXPECT_EQ(answer("64", {{"n1", {"x"}}, {"far", {"y"}}}, false), nodes({{"n1", {"x"}}, {"far", {"y"}}}));
   EXPECT_EQ(verb.answer("{"), nodes({}));
   EXPECT_EQ(answer("x", {{"n1", {"x"}}}), nodes({}));
   EXPECT_THAT(at_work, IsEmpty());

@@ -36,7 +36,8 @@ std::string text_of(const ControlMetrics& metrics) {
 
 std::string filter_call(const std::string& limits) {
   return R"({"Pod":{"metadata":{"name":"p","uid":"u"},"spec":{"containers":[{"name":"c","resources":{"limits":{)" +
-         limits + R"(}}}]}},"NodeNames":["busy","full","idle","left","loaded","other","sick","small","taken"]})";
+         limits + R"(,"elasticgpu.io/slot":"1"}}}]}},"NodeNames":["busy","full","idle","left","loaded","other",)"
+         R"("sick","small","taken"]})";
 }
 
 std::string review(const std::string& spec, const std::string& metadata = "") {

@@ -83,5 +83,8 @@ inline constexpr std::string_view kSlots = "elasticgpu.io/slot";
 ///   source  design.md 7, spec: unit normaliser
 [[nodiscard]] Result<std::vector<PartRequest>> requests_of(const PodAsk& pod,
                                                            const DialectSettings& settings);
+/// The same of a pod that carries slots: what it asks of Carve. Empty for any other, whatever stands in it: nothing
+/// that Carve decided about it would ever come true.
+[[nodiscard]] Result<std::vector<PartRequest>> requests_by_slots(const PodAsk& pod, const DialectSettings& settings);
 
 }  // namespace carve::codec

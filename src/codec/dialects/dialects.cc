@@ -194,4 +194,9 @@ Result<std::vector<PartRequest>> requests_of(const PodAsk& pod, const DialectSet
   return parts;
 }
 
+Result<std::vector<PartRequest>> requests_by_slots(const PodAsk& pod, const DialectSettings& settings) {
+  if (!carries_slots(pod)) return std::vector<PartRequest>();
+  return requests_of(pod, settings);
+}
+
 }  // namespace carve::codec

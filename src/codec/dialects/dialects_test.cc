@@ -124,6 +124,22 @@ TEST(Dialects, PreferencesAreAnnotationsWithKnownWords) {
             "standard or offline");
 }
 
+TEST(Dialects, OnlyAPodWithSlotsAsksCarve) {
+  const auto asks = [](const Amounts& limits) { return requests_by_slots(pod(limits), {}); };
+  const Amounts whole{{"nvidia.com/gpu", "2"}};
+  const auto with = [](Amounts limits, const std::string& slots) {
+    limits["elasticgpu.io/slot"] = slots;
+    return limits;
+  };
+  EXPECT_EQ(*asks(with(whole, "2")), *requests_of(pod(whole), {}));
+  for (const auto& limits : {whole, with(whole, "0"), Amounts{{"nvidia.com/gpu", "two"}}}) {
+    const auto parts = asks(limits);
+    ASSERT_TRUE(parts) << parts.error().what;
+    EXPECT_TRUE(parts->empty());
+  }
+  EXPECT_FALSE(asks(with({{"nvidia.com/gpu", "two"}}, "1")));
+}
+
 TEST(Dialects, ANameIsWhoseNodesShowItOrPodsAskInIt) {
   EXPECT_EQ(dialect_of("elasticgpu.io/gpu-core")->name, "native");
   EXPECT_EQ(dialect_of("aliyun.com/gpu-mem")->name, "gpushare");

@@ -98,6 +98,10 @@ class Chart(unittest.TestCase):
             self.assertEqual(extender["tlsConfig"].pop("serverName"), "carve-control", "or it is HTTP/1.1")
             extender["tlsConfig"] = {key: Path(path).name for key, path in extender["tlsConfig"].items()}
         self.assertEqual(one, other)
+        self.assertEqual(one["managedResources"], [{"name": "elasticgpu.io/slot"}])
+        ignored = [profile["pluginConfig"] for config in (own, default) for profile in config["profiles"]]
+        self.assertIn("nvidia.com/gpu", ignored[0][0]["args"]["ignoredResources"])
+        self.assertEqual(ignored, [ignored[0]] * 2)
         for key in ("podInitialBackoffSeconds", "podMaxBackoffSeconds"):
             self.assertEqual(own[key], default[key])
 

@@ -8,7 +8,7 @@ import concurrent.futures
 import re
 import socket
 
-from . import carve, control_plane, network, paths
+from . import binder, carve, control_plane, network, paths
 from .certs import kubeconfig
 from .kube import ApiError, Kube, wait_for
 from .process import run, spawn, stop
@@ -26,9 +26,9 @@ def free_port():
 
 
 def node_object(index, cards):
-    """A Node as a kubelet would have made it, with room for many pods. Its nvidia.com/gpu is for a stock scheduler;
-    Carve's profile does not look at it."""
-    amounts = {"cpu": "256", "memory": "2Ti", "pods": "1000", "nvidia.com/gpu": str(cards)}
+    """A Node as a kubelet would have made it, with room for many pods, and slots for all. Its nvidia.com/gpu is for a
+    stock scheduler; Carve's profile does not look at it."""
+    amounts = {"cpu": "256", "memory": "2Ti", "pods": "1000", "nvidia.com/gpu": str(cards), binder.SLOT: "1000"}
     ready = {"type": "Ready", "status": "True", "reason": "Simulated", "message": "no kubelet"}
     name = f"sim-{index:04}"
     return {"apiVersion": "v1", "kind": "Node",
@@ -195,7 +195,8 @@ class Placing:
         if not limits:
             config = re.sub(r"qps: \d+, burst: \d+", "qps: -1, burst: 1", config)
         if stock:
-            config = re.sub(r" *percentageOfNodesToScore.*\n", "", config[:config.index("\nextenders:") + 1])
+            # Of the profile its name alone.
+            config = re.sub(r"(- schedulerName: \S+\n)(?:  .*\n)+", r"\1", config[:config.index("\nextenders:") + 1])
         elif through:
             config = re.sub(r"urlPrefix: \S+", f"urlPrefix: {through}/scheduler", config)
             config = re.sub(r" *enableHTTPS: true\n *tlsConfig:\n(?: +\w+: \S+\n){4}", "", config)

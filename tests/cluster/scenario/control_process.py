@@ -23,7 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 from ring import bare_nodes, certs  # noqa: E402
-from ring.binder import RECORD  # noqa: E402
+from ring.binder import RECORD, SLOT  # noqa: E402
 from ring.kube import ApiError, wait_for  # noqa: E402
 from ring.stall import Stall  # noqa: E402
 from ring.testing import RingTest, main, pod  # noqa: E402
@@ -31,7 +31,7 @@ from ring.testing import RingTest, main, pod  # noqa: E402
 DEPLOY = HERE.parent.parent / "deploy"
 SPACE = "control-process"
 CALL = json.dumps({"Pod": {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [
-    {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": "3"}}}]}}, "NodeNames": ["nowhere"]})
+    {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": "3", SLOT: "1"}}}]}}, "NodeNames": ["nowhere"]})
 
 
 class Replica:
@@ -374,7 +374,7 @@ class ControlProcess(RingTest):
         objects = [self.kube.get("Node", name) for name in nodes]
         for size, fits in ((10, nodes[:1]), (17, [])):
             call = {"pod": {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [
-                {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": str(size)}}}]}},
+                {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": str(size), SLOT: "1"}}}]}},
                 "nodes": {"metadata": {}, "items": objects}, "nodenames": None}
             status, text = on.get("/gpushare-scheduler/filter", "POST", json.dumps(call))
             said = json.loads(text)
@@ -423,7 +423,7 @@ class ControlProcess(RingTest):
     def asking(self):
         """A pod for 10 GiB that no scheduler looks at."""
         made = pod(self.name(), schedulerName="nobody")
-        made["spec"]["containers"][0]["resources"] = {"limits": {"aliyun.com/gpu-mem": "10"}}
+        made["spec"]["containers"][0]["resources"] = {"limits": {"aliyun.com/gpu-mem": "10", SLOT: "1"}}
         made = self.kube.create(made)
         self.addCleanup(self.kube.delete, "Pod", made["metadata"]["name"], grace=0)
         return made["metadata"]

@@ -105,7 +105,8 @@ def limits_of(random_):
 
 def pod_of(index, random_):
     containers = [{"name": f"c{i}", "image": "none",
-                   "resources": {"limits": {key: str(value) for key, value in limits_of(random_).items()}}}
+                   "resources": {"limits": {binder.SLOT: "1",
+                                            **{key: str(value) for key, value in limits_of(random_).items()}}}}
                   for i in range(2 if random_.random() < 0.1 else 1)]
     return {"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": f"choice-{index:03}", "namespace": "default", "labels": {placing.LABEL: "true"}},

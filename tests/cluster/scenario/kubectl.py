@@ -11,11 +11,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 from ring import bare_nodes  # noqa: E402
+from ring.binder import SLOT  # noqa: E402
 from ring.carve import NAMESPACE  # noqa: E402
 from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 CRDS = HERE.parent.parent / "deploy" / "crds"
-ASKED = {"elasticgpu.io/gpu-memory": "20480", "elasticgpu.io/gpu-core": "30"}       # more than any card here has
+ASKED = {"elasticgpu.io/gpu-memory": "20480", "elasticgpu.io/gpu-core": "30", SLOT: "1"}    # more than any card here has
 
 
 def holder(name, gib):

@@ -42,7 +42,7 @@ std::vector<codec::WaitingPod> waiting_of(const ClusterAccess& access, const Obj
   std::vector<codec::WaitingPod> waiting;
   for (const auto& text : all.pods) {
     const auto pod = codec::parse_cluster_pod(text);
-    if (!pod || !pod->node.empty() || pod->ended) continue;
+    if (!pod || !pod->node.empty() || pod->ended || !codec::carries_slots(pod->ask)) continue;
     const auto said = control::explain(*pod, access.dialects, state, access.placement);
     if (said.asks.empty() && said.wrong.empty()) continue;
     waiting.push_back({said.space, said.name, to_human(said.asks), why_of(said)});

@@ -32,7 +32,8 @@ class ClusterQuestions : public ::testing::Test {
                          const std::string& memory, const std::string& cores) {
     return R"({"metadata":{"name":")" + name + R"(","namespace":"ml","uid":")" + uid + R"("},"spec":{"nodeName":")" +
            node + R"(","containers":[{"name":"main","resources":{"limits":{"elasticgpu.io/gpu-memory":")" + memory +
-           R"(","elasticgpu.io/gpu-core":")" + cores + R"("}}}]},"status":{"phase":"Pending"}})";
+           R"(","elasticgpu.io/gpu-core":")" + cores +
+           R"(","elasticgpu.io/slot":"1"}}}]},"status":{"phase":"Pending"}})";
   }
   ClusterAccess access() { return {kube_, clock_, log_, {}, {}}; }
   std::string explain(const std::string& name) {
@@ -92,13 +93,27 @@ TEST_F(ClusterQuestions, APlacedPodIsToldWhatItHolds) {
       R"("{\"v\":1,\"epoch\":7,\"owner\":{\"kind\":\"pod\",\"uid\":\"u-c\"},\"parts\":[{\"part\":\"main\",)"
       R"(\"share\":\"burst\",\"priority\":\"standard\",\"dialect\":\"native\",\"cards\":[{\"uuid\":\"GPU-0\",)"
       R"(\"bytes\":1073741824,\"compute\":10}]}]}"}},"spec":{"nodeName":"n1","containers":[{"name":"main",)"
-      R"("resources":{"limits":{"elasticgpu.io/gpu-memory":"1024","elasticgpu.io/gpu-core":"10"}}}]},)"
+      R"("resources":{"limits":{"elasticgpu.io/gpu-memory":"1024","elasticgpu.io/gpu-core":"10",)"
+      R"("elasticgpu.io/slot":"1"}}}]},)"
       R"("status":{"phase":"Running"}})");
   EXPECT_THAT(explain("c"), AllOf(HasSubstr("pod ml/c is on n1\n"),
                                   HasSubstr("holds    main: GPU-0  1 GiB, compute 10, burst\n"),
                                   HasSubstr("decided  in epoch 7 of control\n"),
                                   HasSubstr("policy   nodes by binpack (built in), cards by binpack (built in)\n"),
                                   HasSubstr("would go to n1"), HasSubstr(" left now, for ")));
+}
+
+TEST_F(ClusterQuestions, APodThatAdmissionDidNotSeeWaitsForNothingOfOurs) {
+  put("/api/v1/namespaces/ml/pods/b",
+      R"({"metadata":{"name":"b","namespace":"ml","uid":"u-b"},"spec":{"containers":[{"name":"main","resources":{)"
+      R"("limits":{"nvidia.com/gpu":"1"}}}]},"status":{"phase":"Pending"}})");
+  EXPECT_EQ(explain("b"),
+            "pod ml/b waits, on no node\n"
+            "  wrong    it has no elasticgpu.io/slot: Carve's admission did not see it (a namespace that is left "
+            "alone, or a pod from before Carve), so control gives it no cards\n");
+  const auto view = ask_cluster(access(), "");
+  ASSERT_TRUE(view) << view.error().what;
+  EXPECT_THAT(render_cluster(*view, false), Not(HasSubstr("waits:")));
 }
 
 TEST_F(ClusterQuestions, NonsenseIsExplainedToo) {
