@@ -3,9 +3,11 @@
  *
  * "mapped" lists the files of the process that look like a driver: whose code stands between program and driver.
  *
- * usage: ring-look [allocate BYTES] [hold SECONDS]
+ * usage: ring-look [allocate BYTES] [try BYTES] [hold SECONDS]
  *   allocate  then cuMemAlloc of that many bytes on card 0; the result's number is in "allocated" (0: success)
  *   hold      prints the line, then sleeps, with what was allocated
+ *   try       while it holds: at SIGUSR1, within a second, an allocation of that many bytes, its result's number in a
+ *             line of its own: {"tried": 2}
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -111,7 +113,27 @@ static void end(int signal) {
   _exit(0);
 }
 
+static volatile sig_atomic_t asked;
+
+static void ask(int signal) {
+  (void)signal;
+  asked = 1;
+}
+
+static void hold(unsigned seconds, size_t bytes) {
+  if (bytes == 0) sleep(seconds);
+  for (; bytes != 0 && seconds > 0; --seconds) {
+    if (asked) {
+      asked = 0;
+      printf("{\"tried\": %d}\n", allocate(bytes));
+      fflush(stdout);
+    }
+    sleep(1);
+  }
+}
+
 int main(int argc, char** argv) {
+  size_t bytes = 0;
   signal(SIGTERM, end);
   printf("{");
   look_cuda();
@@ -119,11 +141,13 @@ int main(int argc, char** argv) {
   look_mapped();
   for (int i = 1; i + 1 < argc; i += 2) {
     if (strcmp(argv[i], "allocate") == 0) printf(", \"allocated\": %d", allocate(strtoull(argv[i + 1], NULL, 10)));
+    if (strcmp(argv[i], "try") == 0) bytes = strtoull(argv[i + 1], NULL, 10);
+    if (bytes != 0) signal(SIGUSR1, ask);
   }
   printf("}\n");
   fflush(stdout);
   for (int i = 1; i + 1 < argc; i += 2) {
-    if (strcmp(argv[i], "hold") == 0) sleep((unsigned)atoi(argv[i + 1]));
+    if (strcmp(argv[i], "hold") == 0) hold((unsigned)atoi(argv[i + 1]), bytes);
   }
   return 0;
 }

@@ -1,9 +1,9 @@
-"""What somebody left behind: in the API server, on Nodes, on the nodes' disks. Before and after are compared."""
+"""What somebody left behind: in the API server, on Nodes, on the nodes' disks. Before and after are compared: `Before`."""
 import os
 import time
 from pathlib import Path
 
-from . import cgroups
+from . import binder, cgroups
 from .kube import ApiError
 
 WORDS = ("carve", "elasticgpu", "aliyun.com/gpu", "nvidia.com/gpu")
@@ -106,3 +106,44 @@ def groups(node) -> set:
 def on_node(node) -> set:
     """All of these, each with its kind in front."""
     return {f"{kind} {one}" for kind, look in (("file", files), ("mount", mounts), ("cgroup", groups)) for one in look(node)}
+
+
+def names_on(node) -> list:
+    """["field name"] of what components put on a Node."""
+    meta, status = node["metadata"], node["status"]
+    fields = {"labels": meta.get("labels", {}), "annotations": meta.get("annotations", {}),
+              "finalizers": meta.get("finalizers", []), "taints": [one["key"] for one in node["spec"].get("taints", [])],
+              "conditions": [one["type"] for one in status.get("conditions", [])],
+              "capacity": status.get("capacity", {}), "allocatable": status.get("allocatable", {})}
+    return [f"{field} {name}" for field, names in fields.items() for name in names]
+
+
+class Before:
+    """All that is on a ring when this is made; asked later: what is there besides."""
+
+    def __init__(self, ring):
+        self.ring, self.kube = ring, ring.kube()
+        self.objects = objects(self.kube)
+        self.nodes = {node.name: on_node(node) for node in ring.nodes}
+
+    def left(self) -> list:
+        """Objects, what Nodes say, files, mounts, cgroups. A node's own lease is made some seconds after its kubelet was
+        started."""
+        found = [" ".join(key) for key in set(objects(self.kube)) - set(self.objects) if key[1] != "kube-node-lease"]
+        found += [f"{node}: {line}" for node, lines in self.left_on_nodes().items() for line in lines]
+        found += [f"{node.name}: {one}" for node in self.ring.nodes for one in on_node(node) - self.nodes[node.name]]
+        return sorted(found)
+
+    def left_on_nodes(self) -> dict:
+        """Node -> what it has that it did not have before: labels, conditions, totals and the like by their names, and where
+        else it names Carve or one of its resources."""
+        found = {}
+        for name in self.nodes:
+            now = self.kube.get("Node", name)
+            now["status"].pop("images", None)       # what the runtime has in its store
+            before = self.objects[("nodes", "", name)]
+            was = [*words_in(before), *names_on(before)]
+            # Slots are the kubelet's to count: it shows 0 of what a plugin once served.
+            if lines := [line for line in [*words_in(now), *names_on(now)] if line not in was and not line.endswith(binder.SLOT)]:
+                found[name] = lines
+        return found

@@ -2,15 +2,14 @@
 
 Pods keep coming while control is replaced, and while agents are: an agent that is told to end says so, control sends
 nobody there meanwhile, and the kubelet refuses no pod. (One that is killed says nothing: scenario slot_restarts.)
+CARVE_SOAK=1: also by the plain bundle, with more rolling updates, and an uninstall that begins under a running pod.
 """
-import collections
 import concurrent.futures
 import contextlib
 import datetime
 import itertools
 import json
 import os
-import re
 import sys
 import threading
 import time
@@ -21,15 +20,18 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
-from ring import bare_nodes, binder, carve, cgroups, control_plane, disaster, images, installed, traces  # noqa: E402
-from ring.kube import RESOURCES, ApiError  # noqa: E402
+from ring import binder, carve, images, installed, planted, traces  # noqa: E402
+from ring.kube import ApiError  # noqa: E402
 from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 SPACE = carve.NAMESPACE
+SOAK = bool(os.environ.get("CARVE_SOAK"))
 SMALL = {"elasticgpu.io/gpu-memory": "1024", "elasticgpu.io/gpu-core": "2"}
+TOO_MUCH = 2 << 30          # bytes, for whoever has SMALL
+OUT_OF_MEMORY = 2           # CUresult
 MOST = 30                   # pods that are made while control is replaced
 LIVING = 8                  # short pods at a time, at most
-ROLLS = int(os.environ.get("CARVE_ROLLS", "4")) if os.environ.get("CARVE_SOAK") else 1    # rolling updates of the agents under short pods
+ROLLS = int(os.environ.get("CARVE_ROLLS", "4")) if SOAK else 1      # rolling updates of the agents under short pods
 
 
 class Coming(threading.Thread):
@@ -59,49 +61,10 @@ class Coming(threading.Thread):
         self.join()
 
 
-BURST, PATIENCE = 150, 30   # pods at once, and the seconds within which all of them are bound
-LEFT = "left-behind"        # what these tests leave on purpose
-# A mark of each kind that an uninstall could forget in the API server. `seen` by its name, as new.
-OBJECTS = [
-    {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-     "metadata": {"name": "marks.left-behind.example"}, "spec": {
-         "group": "left-behind.example", "scope": "Cluster", "names": {"plural": "marks", "kind": "Mark"}, "versions": [
-             {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]}},
-    {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": LEFT},
-     "spec": {"validations": [{"expression": "true"}], "matchConstraints": {"resourceRules": [
-         {"apiGroups": ["left-behind.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["marks"]}]}}},
-    {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-     "metadata": {"name": LEFT}, "spec": {"policyName": LEFT, "validationActions": ["Audit"]}},
-    *({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": LEFT}, "webhooks": []}
-      for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")),
-    {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": LEFT}, "rules": []},
-    {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": LEFT},
-     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": LEFT}, "subjects": []},
-    *({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": LEFT, "namespace": "kube-system"},
-       **more} for kind, more in (("Role", {"rules": []}), ("RoleBinding", {"subjects": [], "roleRef": {
-           "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": LEFT}}))),
-    {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEFT, "namespace": "kube-system"}},
-    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEFT}},
-    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": LEFT}, "value": 1},
-    {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": LEFT}, "spec": {}},
-]
-FILES = ("/etc/cdi/left-behind.json", "/run/cdi/left-behind.json", "/run/carve/left-behind", "/usr/lib/carve/left-behind",
-         "/var/lib/carve/left-behind", "/var/lib/kubelet/device-plugins/left-behind.sock",
-         "/var/lib/kubelet/plugins_registry/left-behind.sock")
 # What an agent leaves that is killed and does not come back; an uninstall is to find it.
 OF_THE_KILLED = ("/run/cdi/carve-slice-s-000000-1.json", "/run/cdi/carve-slice-s-000000-2.json.4711.tmp",
                  "/run/carve/slices/s-000000-1/s", "/var/lib/kubelet/plugins_registry/gpu.elasticgpu.io-left-reg.sock",
                  "/var/lib/kubelet/plugins/gpu.elasticgpu.io/dra-left.sock")
-
-
-def names_on(node) -> list:
-    """["field name"] of what components put on a Node."""
-    meta, status = node["metadata"], node["status"]
-    fields = {"labels": meta.get("labels", {}), "annotations": meta.get("annotations", {}),
-              "finalizers": meta.get("finalizers", []), "taints": [one["key"] for one in node["spec"].get("taints", [])],
-              "conditions": [one["type"] for one in status.get("conditions", [])],
-              "capacity": status.get("capacity", {}), "allocatable": status.get("allocatable", {})}
-    return [f"{field} {name}" for field, names in fields.items() for name in names]
 
 
 class Installation(RingTest):
@@ -111,8 +74,7 @@ class Installation(RingTest):
 
     def setUp(self):
         super().setUp()
-        self.before = traces.objects(self.kube)
-        self.nodes_before = {node.name: traces.on_node(node) for node in self.ring.nodes}
+        self.before = traces.Before(self.ring)
         self.archive = self.ring.state.folder / "images" / "carve.tar"
         installed.make_image(self.ring.build, self.archive)
         self.addCleanup(self.take_away)
@@ -134,8 +96,9 @@ class Installation(RingTest):
             print("\n" + self.carves[0].describe_all("carve-control"), flush=True)
 
     def asking(self, seconds=3600, **spec):
-        """A pod that asks for a little of a card, and says nothing of a scheduler."""
-        made = pod(self.name(), image=images.PROGRAMS, command=["ring-look", "hold", str(seconds)], **spec)
+        """A pod that asks for a little of a card, and says nothing of a scheduler. Asked by SIGUSR1 it tries to have more."""
+        command = ["ring-look", "try", str(TOO_MUCH), "hold", str(seconds)]
+        made = pod(self.name(), image=images.PROGRAMS, command=command, **spec)
         made["spec"]["containers"][0]["resources"] = {"limits": SMALL}
         return made
 
@@ -266,94 +229,67 @@ class Installation(RingTest):
     # --- taking it away ----------------------------------------------------------------------------------------------
 
     def uninstall(self):
-        self._clean()           # the pods with cards
+        """With CARVE_SOAK while a pod with cards is there still: the one that was made first."""
+        last = self.created.pop(0) if SOAK else None
+        self._clean()           # the other pods with cards
         self.created.clear()
         for path in OF_THE_KILLED:
-            self.write(path)
+            planted.write(self.ring.node(1), path)
         begun = time.monotonic()
-        self.remove()
+        if last is None:
+            self.remove()
+        else:
+            self.created.append(last)
+            self.remove_under(last[1])
         print(f"uninstalled in {time.monotonic() - begun:.0f} s", flush=True)
+        self.assert_nothing_left()
+        with planted.Planted(self.ring) as plants:
+            found = self.before.left()
+            self.assertEqual(plants.missed(found), [], found)
+            print(f"{len(plants.wanted)} things were left on purpose, and each was named", flush=True)
+        self.assert_nothing_left()
+
+    def assert_nothing_left(self):
         with contextlib.suppress(AssertionError):
-            wait_for("nothing that was not there before", 30, lambda: not self.left(), every=1)
-        self.assertEqual(self.left(), [])
-        self.forgotten()
+            wait_for("nothing that was not there before", 30, lambda: not self.before.left(), every=1)
+        self.assertEqual(self.before.left(), [])
 
-    def left(self) -> list:
-        """All that is there now and was not before: objects, what Nodes say, files, mounts, cgroups. A node's own lease is
-        made some seconds after its kubelet was started."""
-        found = [" ".join(key) for key in set(traces.objects(self.kube)) - set(self.before) if key[1] != "kube-node-lease"]
-        found += [f"{node}: {line}" for node, lines in self.left_on_nodes().items() for line in lines]
-        found += [f"{node.name}: {one}" for node in self.ring.nodes
-                  for one in traces.on_node(node) - self.nodes_before[node.name]]
-        return sorted(found)
+    def remove_under(self, name):
+        """A node is not let go while a pod of it has cards: the pod goes on with its limit, the uninstall when it has gone."""
+        before, node = self.containers([name]), self.kube.get("Pod", name)["spec"]["nodeName"]
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            removing = pool.submit(self.remove)
+            try:
+                said = wait_for("carve-down says why it waits", 120, lambda: self.why_down_waits(node, name), every=0.5)
+                print(f"carve-down: {said}", flush=True)
+                self.assertIn("1 pod(s) with cards of Carve", said)
+                self.assertFalse(removing.done(), "the uninstall waits")
+                self.assertEqual(self.containers([name]), before)
+                self.assert_limited_still(name)
+                left = self.before.left_on_nodes().get(node, [])
+                self.assertTrue(any(line.startswith("labels elasticgpu.io/gpu") for line in left), left)
+            finally:
+                self._clean()
+                self.created.clear()
+            removing.result()
 
-    def write(self, path):
-        file = self.ring.node(1).outside(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("{}")
+    def assert_limited_still(self, name):
+        """Without an agent: what runs has its limit, and what starts beside it gets no more (without an arbiter nothing)."""
+        self.ring.kubectl("exec", name, "--", "kill", "-USR1", "1")
+        said = wait_for("it has tried", 20, lambda: [line for line in self.kube.logs(name).splitlines()
+                                                     if line.startswith('{"tried"')])
+        self.assertEqual(json.loads(said[-1]), {"tried": OUT_OF_MEMORY})
+        new = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(TOO_MUCH))
+        self.assertNotEqual(json.loads(new.stdout)["allocated"], 0, new.stdout)
 
-    def forgotten(self):
-        """Of each kind of thing one is left on purpose: an uninstall that forgets one does not pass for clean."""
-        node, wanted = self.ring.node(1), []        # wanted: how a line of left() begins, and how it ends
-        group = cgroups.roots_of(node.name)[0] / "carve-left-behind"
-        mark = {"type": "LeftBehind", "status": "True", "reason": "Test", "message": ""}
-        try:
-            for one in OBJECTS:
-                self.ring.kubectl("apply", "-f", "-", input=json.dumps(one))
-                wanted.append((RESOURCES[one["kind"]][1], " " + one["metadata"]["name"]))
-            self.kube.patch("Node", node.name, {"metadata": {"labels": {"elasticgpu.io/left-behind": "yes"}}})
-            self.kube.patch("Node", node.name, {"status": {"conditions": [mark]}}, sub="status",
-                            content="application/strategic-merge-patch+json")
-            self.kube.patch("Node", node.name, {"status": {"capacity": {"elasticgpu.io/left-behind": "7"}}}, sub="status")
-            wanted += [(node.name, f" {what}") for what in ("labels elasticgpu.io/left-behind", "conditions LeftBehind",
-                                                           "capacity elasticgpu.io/left-behind")]
-            for path in FILES:
-                self.write(path)
-                # Of a folder of Carve's own it is the folder that is named.
-                own = path.rpartition("/")[0] if path.startswith(("/run/carve/", "/var/lib/carve/")) else path
-                wanted.append((node.name, f"file {own}"))
-            group.mkdir()
-            node.outside("/run/carve-left-mount").mkdir()
-            node.run(["mount", "-t", "tmpfs", "carve-left-mount", "/run/carve-left-mount"])
-            wanted += [(node.name, f"cgroup {group}"), (node.name, "mount /run/carve-left-mount (carve-left-mount)")]
-            found = self.left()
-            self.assertEqual([one for one in wanted if not any(
-                line.startswith(one[0]) and line.endswith(one[1]) for line in found)], [], found)
-            print(f"{len(wanted)} things were left on purpose, and each was named", flush=True)
-        finally:
-            node.run(["umount", "/run/carve-left-mount"], check=False)
-            node.run(["rm", "-rf", "/run/carve-left-mount", "/run/carve", "/var/lib/carve", "/usr/lib/carve", *FILES],
-                     check=False)
-            with contextlib.suppress(OSError):
-                group.rmdir()
-            for one in OBJECTS[::-1]:
-                self.ring.kubectl("delete", "--ignore-not-found", "-f", "-", input=json.dumps(one), check=False)
-            self.unmark(node)
-        with contextlib.suppress(AssertionError):
-            wait_for("the marks are gone", 30, lambda: not self.left(), every=1)
-        self.assertEqual(self.left(), [])
-
-    def unmark(self, node):
-        gone = {"elasticgpu.io/left-behind": None}
-        self.kube.patch("Node", node.name, {"metadata": {"labels": gone}})
-        self.kube.patch("Node", node.name, {"status": {
-            "conditions": [{"$patch": "delete", "type": "LeftBehind"}], "capacity": gone, "allocatable": gone}},
-            sub="status", content="application/strategic-merge-patch+json")
-
-    def left_on_nodes(self):
-        """Node -> what it has that it did not have before: labels, conditions, totals and the like by their names, and where
-        else it names Carve or one of its resources."""
-        found = {}
-        for name in (node.name for node in self.ring.nodes):
-            now = self.kube.get("Node", name)
-            now["status"].pop("images", None)       # what the runtime has in its store
-            before = self.before[("nodes", "", name)]
-            was = [*traces.words_in(before), *names_on(before)]
-            # Slots are the kubelet's to count: it shows 0 of what a plugin once served.
-            if lines := [line for line in [*traces.words_in(now), *names_on(now)]
-                         if line not in was and not line.endswith(binder.SLOT)]:
-                found[name] = lines
-        return found
+    def why_down_waits(self, node, name) -> str:
+        """What carve-down's last try on that node said of the pod; empty: nothing yet."""
+        for one in self.kube.list("Pod", SPACE):
+            if one["spec"].get("nodeName") == node and one["metadata"]["name"].startswith("carve-down"):
+                with contextlib.suppress(ApiError):     # its container has not begun
+                    said = self.kube.logs(one["metadata"]["name"], "down", SPACE).splitlines()
+                    return next((line for line in said[::-1] if f"default/{name}" in line), "")
+        return ""
 
 
 class OwnScheduler(Installation):
@@ -364,98 +300,16 @@ class OwnScheduler(Installation):
         self.steps()
 
 
-@unittest.skipUnless(os.environ.get("CARVE_SOAK"), "a long one: CARVE_SOAK=1")
+@unittest.skipUnless(SOAK, "a long one: CARVE_SOAK=1")
+class OwnSchedulerByBundle(OwnScheduler):
+    """The same by the plain bundle."""
+    chart = False
+
+
+@unittest.skipUnless(SOAK, "a long one: CARVE_SOAK=1")
 class AgentsAgainAndAgain(Installation):
     def test_pods_come_while_agents_are_replaced(self):
         self.replace_agents(installed.next_images(self.ring, self.archive.parent)[0])
-
-
-class DefaultScheduler(Installation):
-    """Mode (b): the cluster's own kube-scheduler, told of control."""
-    own_scheduler = False
-
-    def test_install_upgrade_uninstall(self):
-        name = self.create(self.asking())["metadata"]["name"]
-        self.wait_ready(name)
-        found = self.kube.get("Pod", name)
-        self.assertEqual(found["spec"]["schedulerName"], "default-scheduler")
-        self.assertEqual(self.who_bound(name), {"system:serviceaccount:carve-system:carve-control"})
-        other = self.create(pod(self.name()))["metadata"]["name"]       # one without cards is its own business
-        self.wait_ready(other)
-        self.assertEqual(self.who_bound(other), {"system:kube-scheduler"})
-        self.burst()
-        if os.environ.get("CARVE_SOAK"):
-            self.upgrade([name])        # of all but the scheduler as in the other mode
-        self.uninstall()
-
-    def burst(self):
-        """Pods that kube-scheduler finds all at once, onto nodes without a kubelet that have room for ten more: all are bound
-        soon, and hardly one is sent where another one's Binding is on its way to."""
-        nodes = bare_nodes.make(self.kube, "n1", 4)
-        wait_for("control knows them", 20, lambda: self.known_to_control() >= 4 + len(self.ring.nodes), every=0.2)
-        refused, made = self.binds("refused"), [self.asking(nodeSelector={bare_nodes.LABEL: "true"}) for _ in range(BURST)]
-        for one in made:
-            one["spec"]["containers"][0]["resources"] = {"limits": {"elasticgpu.io/gpu-memory": "4096",
-                                                                     "elasticgpu.io/gpu-core": "10"}}
-        try:
-            with disaster.stopped(self.ring.state.pid("scheduler")), concurrent.futures.ThreadPoolExecutor(8) as pool:
-                list(pool.map(self.kube.create, made))
-            begun = time.monotonic()
-            with contextlib.suppress(AssertionError):
-                wait_for("all are bound", PATIENCE, lambda: len(self.bound_there()) == BURST, every=0.25)
-            seconds, there = time.monotonic() - begun, self.bound_there()
-            refused = self.binds("refused") - refused
-            print(f"\n{len(there)} of {BURST} pods were bound {seconds:.1f} s after kube-scheduler saw them; "
-                  f"{refused:.0f} bind calls were refused, their pods tried again", flush=True)
-            self.assertEqual(len(there), BURST)
-            self.assertLessEqual(refused, BURST / 5)
-            held = collections.Counter()
-            for one in there:
-                for part in json.loads(one["metadata"]["annotations"][binder.RECORD])["parts"]:
-                    for card in part["cards"]:
-                        held[card["uuid"]] += card["compute"]
-            self.assertEqual((sum(held.values()), max(held.values())), (BURST * 10, 100))
-        finally:
-            for one in made:
-                self.kube.delete("Pod", one["metadata"]["name"], grace=0)
-            wait_for("they are gone", 30, lambda: not self.bound_there(), every=0.5)
-            bare_nodes.remove(self.kube, nodes)
-
-    def bound_there(self) -> list:
-        return [one for one in self.kube.list("Pod") if bare_nodes.LABEL in one["spec"].get("nodeSelector", {})
-                and one["spec"].get("nodeName")]
-
-    def metrics(self) -> list:
-        """Of each replica of control."""
-        return [self.kube.request("GET", f"/api/v1/namespaces/{SPACE}/pods/{one['metadata']['name']}:8080/proxy/metrics",
-                                  raw=True) for one in self.kube.list("Pod", SPACE)
-                if one["metadata"]["name"].startswith("carve-control")]
-
-    def binds(self, outcome) -> float:
-        found = [re.search(rf'(?m)^carve_control_bindings_total{{outcome="{outcome}"}} (\S+)$', text)
-                 for text in self.metrics()]
-        self.assertTrue(found and all(found))
-        return sum(float(one.group(1)) for one in found)
-
-    def known_to_control(self) -> int:
-        """Nodes with cards, by the replica that knows fewest."""
-        return min(int(float(re.search(r"(?m)^carve_nodes (\S+)$", text).group(1))) for text in self.metrics())
-
-    def who_bound(self, name):
-        """Users whose Binding of that pod the API server took, by its audit log."""
-        found = set()
-        log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
-        for line in log.read_text().splitlines():
-            event = json.loads(line)
-            what = event.get("objectRef") or {}
-            if (what.get("resource"), what.get("name"), what.get("subresource")) == ("pods", name, "binding") \
-                    and event.get("responseStatus", {}).get("code") == 201:
-                found.add(event["user"]["username"])
-        return found
-
-    def remove(self):
-        installed.untell_default_scheduler(self.ring)
-        super().remove()
 
 
 if __name__ == "__main__":

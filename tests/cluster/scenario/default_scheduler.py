@@ -1,0 +1,127 @@
+"""All of Carve on two nodes beside the cluster's own kube-scheduler, which is told of it (deploy/control/scheduler/default)."""
+import collections
+import concurrent.futures
+import contextlib
+import json
+import re
+import sys
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+import install  # noqa: E402
+from ring import bare_nodes, binder, control_plane, disaster, installed  # noqa: E402
+from ring.testing import main, pod, wait_for  # noqa: E402
+
+BURST, PATIENCE = 150, 30   # pods at once, and the seconds within which all of them are bound
+
+
+class DefaultScheduler(install.Installation):
+    """Mode (b): the cluster's own kube-scheduler, told of control."""
+    own_scheduler = False
+
+    def test_install_upgrade_uninstall(self):
+        name = self.create(self.asking())["metadata"]["name"]
+        self.wait_ready(name)
+        found = self.kube.get("Pod", name)
+        self.assertEqual(found["spec"]["schedulerName"], "default-scheduler")
+        self.assertEqual(self.who_bound(name), {"system:serviceaccount:carve-system:carve-control"})
+        other = self.create(pod(self.name()))["metadata"]["name"]       # one without cards is its own business
+        self.wait_ready(other)
+        self.assertEqual(self.who_bound(other), {"system:kube-scheduler"})
+        self.leave_alone()
+        self.burst()
+        if install.SOAK:
+            self.upgrade([name])        # of all but the scheduler as in the other mode
+        self.uninstall()
+
+    def leave_alone(self):
+        """One that asks in our names where admission does not look: it has no slots, so control has no say and no record."""
+        made = self.asking()
+        made["metadata"]["namespace"] = "kube-system"
+        made["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+        name = self.create(made)["metadata"]["name"]
+        wait_for(f"{name} is bound", 30, lambda: self.kube.get("Pod", name, "kube-system")["spec"].get("nodeName"))
+        self.assertEqual(wait_for("who bound it", 10, lambda: self.who_bound(name)), {"system:kube-scheduler"})
+        self.assertNotIn(binder.RECORD, self.kube.get("Pod", name, "kube-system")["metadata"].get("annotations", {}))
+
+    def burst(self):
+        """Pods that kube-scheduler finds all at once, onto nodes without a kubelet that have room for ten more: all are bound
+        soon, and hardly one is sent where another one's Binding is on its way to."""
+        nodes = bare_nodes.make(self.kube, "n1", 4)
+        wait_for("control knows them", 20, lambda: self.known_to_control() >= 4 + len(self.ring.nodes), every=0.2)
+        refused, made = self.binds("refused"), [self.asking(nodeSelector={bare_nodes.LABEL: "true"}) for _ in range(BURST)]
+        for one in made:
+            one["spec"]["containers"][0]["resources"] = {"limits": {"elasticgpu.io/gpu-memory": "4096",
+                                                                     "elasticgpu.io/gpu-core": "10"}}
+        try:
+            with disaster.stopped(self.ring.state.pid("scheduler")), concurrent.futures.ThreadPoolExecutor(8) as pool:
+                list(pool.map(self.kube.create, made))
+            begun = time.monotonic()
+            with contextlib.suppress(AssertionError):
+                wait_for("all are bound", PATIENCE, lambda: len(self.bound_there()) == BURST, every=0.25)
+            seconds, there = time.monotonic() - begun, self.bound_there()
+            refused = self.binds("refused") - refused
+            print(f"\n{len(there)} of {BURST} pods were bound {seconds:.1f} s after kube-scheduler saw them; "
+                  f"{refused:.0f} bind calls were refused, their pods tried again", flush=True)
+            self.assertEqual(len(there), BURST)
+            self.assertLessEqual(refused, BURST / 5)
+            held = collections.Counter()
+            for one in there:
+                for part in json.loads(one["metadata"]["annotations"][binder.RECORD])["parts"]:
+                    for card in part["cards"]:
+                        held[card["uuid"]] += card["compute"]
+            self.assertEqual((sum(held.values()), max(held.values())), (BURST * 10, 100))
+        finally:
+            for one in made:
+                self.kube.delete("Pod", one["metadata"]["name"], grace=0)
+            wait_for("they are gone", 30, lambda: not self.bound_there(), every=0.5)
+            bare_nodes.remove(self.kube, nodes)
+
+    def bound_there(self) -> list:
+        return [one for one in self.kube.list("Pod") if bare_nodes.LABEL in one["spec"].get("nodeSelector", {})
+                and one["spec"].get("nodeName")]
+
+    def metrics(self) -> list:
+        """Of each replica of control."""
+        return [self.kube.request("GET", f"/api/v1/namespaces/{install.SPACE}/pods/{one['metadata']['name']}:8080/proxy/metrics",
+                                  raw=True) for one in self.kube.list("Pod", install.SPACE)
+                if one["metadata"]["name"].startswith("carve-control")]
+
+    def binds(self, outcome) -> float:
+        found = [re.search(rf'(?m)^carve_control_bindings_total{{outcome="{outcome}"}} (\S+)$', text)
+                 for text in self.metrics()]
+        self.assertTrue(found and all(found))
+        return sum(float(one.group(1)) for one in found)
+
+    def known_to_control(self) -> int:
+        """Nodes with cards, by the replica that knows fewest."""
+        return min(int(float(re.search(r"(?m)^carve_nodes (\S+)$", text).group(1))) for text in self.metrics())
+
+    def who_bound(self, name):
+        """Users whose Binding of that pod the API server took, by its audit log."""
+        found = set()
+        log = self.ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
+        for line in log.read_text().splitlines():
+            event = json.loads(line)
+            what = event.get("objectRef") or {}
+            if (what.get("resource"), what.get("name"), what.get("subresource")) == ("pods", name, "binding") \
+                    and event.get("responseStatus", {}).get("code") == 201:
+                found.add(event["user"]["username"])
+        return found
+
+    def remove(self):
+        installed.untell_default_scheduler(self.ring)
+        super().remove()
+
+
+@unittest.skipUnless(install.SOAK, "a long one: CARVE_SOAK=1")
+class DefaultSchedulerByChart(DefaultScheduler):
+    """The same by the chart (scheduler.mode=default)."""
+    chart = True
+
+
+if __name__ == "__main__":
+    main()
