@@ -18,7 +18,7 @@ KubeSink ClusterModel::nodes() {
             const auto gone = codec::parse_cluster_node(change.object);
             const std::lock_guard lock(mutex_);
             if (!gone) return unreadable("Node", gone.error());
-            touch(gone->name).exists = false;
+            touch_all(gone->name).exists = false;
           },
           {}};
 }
@@ -54,9 +54,21 @@ void ClusterModel::unreadable(const char* kind, const Error& error) {
   log_.warn("an object of the API server cannot be read", {{"kind", kind}, {"error", error.what}});
 }
 
-NodeEntry& ClusterModel::touch(const std::string& node) {
+NodeEntry& ClusterModel::touch(const std::string& node) const {
   dirty_.insert(node);
   return nodes_[node];
+}
+
+NodeEntry& ClusterModel::touch_all(const std::string& node) const {
+  NodeEntry& entry = touch(node);
+  entry.anew = true;
+  return entry;
+}
+
+NodeEntry& ClusterModel::touch_of(const std::string& node, const Owner& owner) const {
+  NodeEntry& entry = touch(node);
+  entry.moved.insert(owner);
+  return entry;
 }
 
 void ClusterModel::put_node(const std::string& text) {
@@ -66,7 +78,7 @@ void ClusterModel::put_node(const std::string& text) {
   // Heartbeats and all conditions but two change nothing of ours.
   const auto known = nodes_.find(node->name);
   if (known != nodes_.end() && known->second.exists && known->second.node == *node) return;
-  NodeEntry& entry = touch(node->name);
+  NodeEntry& entry = touch_all(node->name);
   entry.exists = true;
   entry.node = std::move(*node);
 }
@@ -87,7 +99,7 @@ void ClusterModel::replace_nodes(const std::vector<std::string>& all) {
     if (std::exchange(entry.exists, false)) dirty_.insert(name);
   }
   for (auto& node : read) {
-    NodeEntry& entry = touch(node.name);
+    NodeEntry& entry = touch_all(node.name);
     entry.exists = true;
     entry.node = std::move(node);
   }
@@ -104,7 +116,9 @@ void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gp
   gpu_node_[name] = gpu->object.node;
   NodeEntry& entry = touch(gpu->object.node);
   // From now on this object speaks for them.
-  for (const auto& holder : gpu->object.holders) entry.lingering.erase(holder.slice.owner);
+  for (const auto& holder : gpu->object.holders) {
+    if (entry.lingering.erase(holder.slice.owner) > 0) entry.moved.insert(holder.slice.owner);
+  }
   entry.put_gpu(name, std::move(gpu));
 }
 
@@ -147,7 +161,7 @@ void ClusterModel::pod_gone(const KnownPod& pod) {
   const auto now = clock_.now();
   std::erase_if(departed_, [&](const auto& one) { return one.second + kDeparted <= now; });
   departed_[pod.object.ask.uid] = now;
-  NodeEntry& entry = touch(pod.object.node);
+  NodeEntry& entry = touch_of(pod.object.node, pod.owner());
   if (entry.named(pod.owner())) return;
   lingering_.insert(pod.object.node);
   entry.lingering[pod.owner()] = {slices_of(*pod.record), pod.record->epoch, clock_.now() + kLinger};
@@ -164,10 +178,10 @@ void ClusterModel::store_pod(const std::string& uid, Pod pod) {
     known->second = nodes_[pod->object.node].pods[uid] = pod;
     return;
   }
-  if (before && !before->object.node.empty()) touch(before->object.node).pods.erase(uid);
+  if (before && !before->object.node.empty()) touch_of(before->object.node, before->owner()).pods.erase(uid);
   if (pod) {
     pods_[uid] = pod;
-    if (!pod->object.node.empty()) touch(pod->object.node).pods[uid] = pod;
+    if (!pod->object.node.empty()) touch_of(pod->object.node, pod->owner()).pods[uid] = pod;
   } else if (before) {
     pods_.erase(known);
   }
@@ -222,7 +236,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
 
 void ClusterModel::mark(const std::string& node, std::set<int> indexes) {
   const std::lock_guard lock(mutex_);
-  touch(node).marked = std::move(indexes);
+  touch_all(node).marked = std::move(indexes);
 }
 
 std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
@@ -269,16 +283,15 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* ch
   const auto found = nodes_.find(name);
   if (found == nodes_.end()) return;
   NodeEntry& entry = found->second;
-  auto made = assemble(parts_of(entry));
+  auto made = made_of(entry);
   ++figures_.rebuilt;
   const auto odd = odd_records(entry);
   made.conflicts.insert(made.conflicts.end(), odd.begin(), odd.end());
   if (!whole()) made.conflicts.clear();
   tell_conflicts(name, entry.conflicts, made.conflicts);
   entry.conflicts = std::move(made.conflicts);
-  for (const auto& [owner, kept] : entry.kept) made.state.holds.push_back(kept.hold);
   if (entry.exists && !entry.gpus.empty()) {
-    (*changed)[name] = std::make_shared<const NodeState>(std::move(made.state));
+    (*changed)[name] = std::move(made.state);
   } else {
     (*changed)[name] = nullptr;
   }
@@ -292,7 +305,11 @@ void ClusterModel::end_lingering() const {
     bool left = false;
     if (found != nodes_.end()) {
       auto& gone = found->second.lingering;
-      if (std::erase_if(gone, [&](const auto& one) { return one.second.until <= now; }) > 0) dirty_.insert(*at);
+      std::erase_if(gone, [&](const auto& one) {
+        if (one.second.until > now) return false;
+        (void)touch_of(*at, one.first);
+        return true;
+      });
       left = !gone.empty();
     }
     at = left ? std::next(at) : lingering_.erase(at);

@@ -130,7 +130,10 @@ class ClusterModel {
   void free_room(const std::string& node, const Owner& owner);
   void drop_reservations(const std::string& uid);
   void store_gpu(const std::string& name, std::optional<GpuEntry> gpu);
-  NodeEntry& touch(const std::string& node);
+  /// It is looked at again: as what was changed of it says / anew / for what that owner holds there.
+  NodeEntry& touch(const std::string& node) const;
+  NodeEntry& touch_all(const std::string& node) const;
+  NodeEntry& touch_of(const std::string& node, const Owner& owner) const;
   void refresh() const;
   void refresh_node(const std::string& name, ClusterState::Nodes* changed) const;
   void end_lingering() const;

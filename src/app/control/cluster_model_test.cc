@@ -389,7 +389,7 @@ TEST(ClusterModelHistories, EndInTheSameStateAsFromScratch) {
       const auto uuid = node + "-GPU-" + std::to_string(pick(2));
       const auto uid = "u" + std::to_string(pick(5));
       const auto held = slice(uid, uuid, 1 + pick(9), pick(6) == 0 ? OwnerKind::kClaim : OwnerKind::kPod);
-      switch (pick(8)) {
+      switch (pick(9)) {
         case 0:
           change(0, fed.nodes, &server.nodes, node, pick(4) == 0 ? "" : node_object(node));
           break;
@@ -421,6 +421,16 @@ TEST(ClusterModelHistories, EndInTheSameStateAsFromScratch) {
           if (i == 2) fed.pods.replace(values(server.pods));
           break;
         }
+        case 7: {  // a decision, and how its write ended
+          const auto known = fed.model.pod(uid);
+          const Owner owner{OwnerKind::kPod, uid};
+          if (pick(2) == 0) {
+            fed.model.settle(node, owner, pick(2) == 0 ? Outcome::kFailed : Outcome::kBound);
+          } else if (known && known->waits()) {
+            (void)fed.model.reserve(node, *known, kPolicies[0], 1 + pick(3));
+          }
+          break;
+        }
         default:
           fed.clock.advance(500ms);
           (void)fed.model.snapshot();
@@ -433,6 +443,8 @@ TEST(ClusterModelHistories, EndInTheSameStateAsFromScratch) {
       while (told[i] < streams[i].size()) deliver(i);
     }
     fed.clock.advance(ClusterModel::kLinger);
+    for (unsigned i = 0; i < 10; ++i)
+      fed.model.release("n" + std::to_string(i % 2), {OwnerKind::kPod, "u" + std::to_string(i / 2)});
     Fed scratch;
     scratch.all(server);
     const auto is = fed.model.snapshot();

@@ -76,9 +76,8 @@ Result<Reservation> ClusterModel::set_aside(const std::string& node, const Known
   const auto& ask = pod.object.ask;
   Reservation room{node,  pod.owner(), ask.space, ask.name, std::move(slices), epoch, clock_.now(), 1,
                    false, false};
-  nodes_[node].reserved[pod.owner()] = room;
+  touch_of(node, pod.owner()).reserved[pod.owner()] = room;
   reserved_[ask.uid].insert(node);
-  dirty_.insert(node);
   return room;
 }
 
@@ -103,7 +102,7 @@ void ClusterModel::release(const std::string& node, const Owner& owner) {
 void ClusterModel::free_room(const std::string& node, const Owner& owner) {
   const auto entry = nodes_.find(node);
   if (entry == nodes_.end() || entry->second.reserved.erase(owner) == 0) return;
-  dirty_.insert(node);
+  (void)touch_of(node, owner);
   const auto where = reserved_.find(owner.uid);
   if (where == reserved_.end()) return;
   where->second.erase(node);
@@ -114,7 +113,8 @@ void ClusterModel::free_room(const std::string& node, const Owner& owner) {
 void ClusterModel::drop_reservations(const std::string& uid) {
   const auto where = reserved_.find(uid);
   if (where == reserved_.end()) return;
-  for (const auto& node : where->second) touch(node).reserved.erase({OwnerKind::kPod, uid});
+  const Owner owner{OwnerKind::kPod, uid};
+  for (const auto& node : where->second) touch_of(node, owner).reserved.erase(owner);
   reserved_.erase(where);
 }
 

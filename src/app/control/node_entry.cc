@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "codec/dialects/dialect.h"
@@ -46,6 +47,31 @@ Card card_of(const GpuEntry& gpu, const std::set<int>& marked) {
   return card;
 }
 
+bool same_links(const codec::GpuObject& a, const codec::GpuObject& b) {
+  return a.card.id == b.card.id &&
+         std::equal(a.links.begin(), a.links.end(), b.links.begin(), b.links.end(),
+                    [](const codec::GpuLink& x, const codec::GpuLink& y) {
+                      return x.uuid == y.uuid && x.level == y.level && x.lanes == y.lanes;
+                    });
+}
+
+/// All that card_of() looks at.
+bool same_card(const GpuEntry& a, const GpuEntry& b) {
+  return a.odd == b.odd && a.object.card == b.object.card && a.object.doors == b.object.doors &&
+         a.object.index == b.object.index && a.object.node == b.object.node;
+}
+
+/// Whose holders are others, or come in another order: all but those that stand alike at the beginning and at the end.
+void add_moved(const std::vector<codec::GpuHolder>& before, const std::vector<codec::GpuHolder>& now,
+               std::set<Owner>* moved) {
+  const auto alike = [](const codec::GpuHolder& a, const codec::GpuHolder& b) { return a.slice == b.slice; };
+  const auto first = std::mismatch(before.begin(), before.end(), now.begin(), now.end(), alike);
+  const auto last = std::mismatch(before.rbegin(), std::reverse_iterator(first.first), now.rbegin(),
+                                  std::reverse_iterator(first.second), alike);
+  for (auto at = first.first; at != last.first.base(); ++at) moved->insert(at->slice.owner);
+  for (auto at = first.second; at != last.second.base(); ++at) moved->insert(at->slice.owner);
+}
+
 /// Adds what is not there yet: identity is (part, card).
 void add_slices(std::vector<Slice>* to, const std::vector<Slice>& more) {
   for (const Slice& slice : more) {
@@ -68,13 +94,15 @@ bool NodeEntry::named(const Owner& owner) const {
 /// Holders come and go; how the cards are connected stays.
 void NodeEntry::put_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
   const auto known = gpus.find(name);
-  const bool same = gpu && known != gpus.end() && known->second.object.card.id == gpu->object.card.id &&
-                    std::equal(known->second.object.links.begin(), known->second.object.links.end(),
-                               gpu->object.links.begin(), gpu->object.links.end(),
-                               [](const codec::GpuLink& a, const codec::GpuLink& b) {
-                                 return a.uuid == b.uuid && a.level == b.level && a.lanes == b.lanes;
-                               });
-  if (!same) links.reset();
+  if (gpu && known != gpus.end()) {
+    if (!same_links(known->second.object, gpu->object)) links.reset();
+    if (!links || !same_card(known->second, *gpu)) anew = true;
+    add_moved(known->second.object.holders, gpu->object.holders, &moved);
+    known->second = std::move(*gpu);
+    return;
+  }
+  links.reset();
+  anew = true;
   if (gpu) {
     gpus[name] = std::move(*gpu);
   } else if (known != gpus.end()) {
@@ -130,6 +158,68 @@ NodeParts parts_of(NodeEntry& entry) {
   }
   for (auto& [owner, one] : bookings) parts.bookings.push_back(std::move(one));
   return parts;
+}
+
+namespace {
+
+/// What parts_of() books for that owner.
+Booking booking_of(const NodeEntry& entry, const Owner& owner) {
+  Booking one{owner, {}};
+  const auto pod = owner.kind == OwnerKind::kPod ? entry.pods.find(owner.uid) : entry.pods.end();
+  bool told = pod != entry.pods.end() && pod->second->holds();
+  if (told) add_slices(&one.slices, slices_of(*pod->second->record));
+  for (const auto& [name, gpu] : entry.gpus) {
+    for (const auto& holder : gpu.object.holders) {
+      if (holder.slice.owner != owner) continue;
+      told = true;
+      add_slices(&one.slices, {holder.slice});
+    }
+  }
+  if (const auto gone = entry.lingering.find(owner); gone != entry.lingering.end()) {
+    told = true;
+    add_slices(&one.slices, gone->second.slices);
+  }
+  if (const auto room = entry.reserved.find(owner); !told && room != entry.reserved.end()) {
+    one.slices = room->second.slices;
+    one.reserved = true;
+  }
+  return one;
+}
+
+/// While all fits, the order in which it came makes no difference; nullopt: it does, or more changed than bookings.
+std::optional<NodeState> moved_on(const NodeEntry& entry) {
+  if (entry.anew || !entry.made) return std::nullopt;
+  NodeState state = *entry.made;
+  std::vector<Slice> come;
+  for (const Owner& owner : entry.moved) {
+    (void)state.ledger.remove_owner(owner);
+    std::erase(state.reserved, owner);
+    const auto booking = booking_of(entry, owner);
+    come.insert(come.end(), booking.slices.begin(), booking.slices.end());
+    if (booking.reserved)
+      state.reserved.insert(std::lower_bound(state.reserved.begin(), state.reserved.end(), owner), owner);
+  }
+  if (!state.ledger.add(come, Ledger::Admission::kRestored)) return std::nullopt;
+  return state;
+}
+
+}  // namespace
+
+Made made_of(NodeEntry& entry) {
+  Made made;
+  auto state = moved_on(entry);
+  if (!state) {
+    auto all = assemble(parts_of(entry));
+    state = std::move(all.state);
+    made.conflicts = std::move(all.conflicts);
+  }
+  state->holds.clear();
+  for (const auto& [owner, kept] : entry.kept) state->holds.push_back(kept.hold);
+  made.state = std::make_shared<const NodeState>(std::move(*state));
+  entry.made = made.conflicts.empty() ? made.state : nullptr;
+  entry.moved.clear();
+  entry.anew = false;
+  return made;
 }
 
 std::vector<Conflict> odd_records(const NodeEntry& entry) {

@@ -68,7 +68,12 @@ struct NodeEntry {
   std::vector<Conflict> conflicts;  // as last assembled
   std::optional<LinkMatrix> links;  // what the GPU objects say of them; nullopt: to be made anew
 
-  /// An object of one of its cards is so from now on; nullopt: gone.
+  // By what it is made next; both are of the time since `made`.
+  std::shared_ptr<const NodeState> made;  // as last assembled, with all that is booked; nullptr: something did not fit
+  std::set<Owner> moved;                  // whose bookings may be others now
+  bool anew = true;                       // more than bookings may be
+
+  /// An object of one of its cards is so from now on; nullopt: gone. Says in `moved` or `anew` what it changes.
   void put_gpu(const std::string& name, std::optional<GpuEntry> gpu);
   [[nodiscard]] bool empty() const {
     return !exists && gpus.empty() && pods.empty() && reserved.empty() && kept.empty() && marked.empty();
@@ -88,6 +93,15 @@ inline constexpr const char* kAgentIsReplaced =
 
 /// What assemble() is to make of it: every card, and every booking that anybody speaks of.
 [[nodiscard]] NodeParts parts_of(NodeEntry& entry);
+
+/// As Assembled, with the room that is kept.
+struct Made {
+  std::shared_ptr<const NodeState> state;
+  std::vector<Conflict> conflicts;
+};
+/// What assemble(parts_of(entry)) gives; where bookings are all that changed since `made`, by those alone.
+///   cost    a copy of the node's state and the slices of those who moved; else assemble()'s
+[[nodiscard]] Made made_of(NodeEntry& entry);
 
 /// Conflicts that no card has: records that are none.
 [[nodiscard]] std::vector<Conflict> odd_records(const NodeEntry& entry);

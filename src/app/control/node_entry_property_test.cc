@@ -1,0 +1,187 @@
+#include "app/control/node_entry.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "app/control/testing/objects.h"
+#include "codec/cluster/cluster_pod.h"
+
+// A node's ledger that is made of what moved is the one that is made anew, after every change.
+namespace carve::control {
+namespace {
+
+using namespace testing;  // NOLINT: the objects of the tests
+
+constexpr unsigned kCards = 3, kOwners = 6;
+
+/// One node, changed as ClusterModel changes it: whoever's bookings may be others is in `moved`.
+class History {
+ public:
+  explicit History(unsigned seed) : random_(seed) {
+    for (unsigned i = 0; i < kCards; ++i) put_card(i);
+    entry_.exists = true;
+  }
+  NodeEntry& entry() { return entry_; }
+
+  void step() {
+    const Owner owner{pick(5) == 0 ? OwnerKind::kClaim : OwnerKind::kPod, "u" + std::to_string(pick(kOwners))};
+    switch (pick(9)) {
+      case 0:
+      case 1: return put_card(pick(kCards));
+      case 2: return say_more(pick(kCards));
+      case 3: return put_pod("u" + std::to_string(pick(kOwners)));
+      case 4: {
+        entry_.pods.erase(owner.uid);
+        entry_.moved.insert({OwnerKind::kPod, owner.uid});
+        return;
+      }
+      case 5: {
+        if (pick(2) == 0) {
+          entry_.lingering[owner] = {slices(owner), 1, {}};
+        } else {
+          entry_.lingering.erase(owner);
+        }
+        entry_.moved.insert(owner);
+        return;
+      }
+      case 6: {
+        if (pick(3) != 0) {
+          entry_.reserved[owner].slices = slices(owner);
+        } else {
+          entry_.reserved.erase(owner);
+        }
+        entry_.moved.insert(owner);
+        return;
+      }
+      case 7: {
+        if (pick(2) == 0) {
+          entry_.kept[owner] = {{owner, 5, slices(owner)}, {}};
+        } else {
+          entry_.kept.erase(owner);
+        }
+        return;
+      }
+      default: {
+        if (pick(4) == 0) entry_.marked = {static_cast<int>(pick(kCards))};
+        if (pick(4) == 0) entry_.node.leaving = !entry_.node.leaving;
+        if (pick(4) == 0) entry_.node.labels["pool"] = std::to_string(pick(3));
+        entry_.anew = true;
+        return;
+      }
+    }
+  }
+
+ private:
+  unsigned pick(unsigned n) { return static_cast<unsigned>(random_() % n); }
+  std::ptrdiff_t place_in(std::size_t size) { return static_cast<std::ptrdiff_t>(random_() % size); }
+  static std::string uuid(unsigned card) { return "GPU-" + std::to_string(card); }
+
+  std::vector<Slice> slices(const Owner& owner) {
+    std::vector<Slice> all;
+    const bool alone = pick(12) == 0;
+    for (unsigned card = pick(kCards); card < kCards; card += 1 + pick(2)) {
+      auto one = slice(owner.uid, uuid(card), 1 + pick(5), owner.kind);
+      if (pick(3) == 0) one.part = "b";
+      one.exclusive = alone;
+      all.push_back(one);
+    }
+    return all;
+  }
+  /// As its agent writes it: most often with one holder more or less than before.
+  void put_card(unsigned card) {
+    const auto known = entry_.gpus.find("n1." + uuid(card));
+    GpuEntry gpu{carve::control::testing::gpu("n1", uuid(card)), 0};
+    gpu.object.name = "n1." + uuid(card);
+    gpu.object.index = static_cast<int>(card);
+    if (known != entry_.gpus.end()) gpu = known->second;
+    auto& holders = gpu.object.holders;
+    switch (pick(8)) {
+      case 0: gpu.object.card.health.ok = pick(3) != 0; break;
+      case 1: gpu.odd = pick(4) == 0 ? 1 : 0; break;
+      case 2: gpu.object.links = {{uuid(pick(kCards)), "NVLINK", static_cast<int>(pick(3))}}; break;
+      case 3: std::shuffle(holders.begin(), holders.end(), random_); break;
+      case 4: return entry_.put_gpu(gpu.object.name, std::nullopt);
+      default: break;
+    }
+    if (!holders.empty() && pick(2) == 0) holders.erase(holders.begin() + place_in(holders.size()));
+    if (pick(2) == 0) add_holder(card, &holders);
+    entry_.put_gpu(gpu.object.name, std::move(gpu));
+  }
+  /// Nonsense too: the same part twice, with other sizes.
+  void say_more(unsigned card) {
+    const auto known = entry_.gpus.find("n1." + uuid(card));
+    if (known == entry_.gpus.end()) return;
+    GpuEntry gpu = known->second;
+    for (unsigned n = 1 + pick(3); n > 0; --n) add_holder(card, &gpu.object.holders);
+    entry_.put_gpu(gpu.object.name, std::move(gpu));
+  }
+  void add_holder(unsigned card, std::vector<codec::GpuHolder>* holders) {
+    auto held = slice("u" + std::to_string(pick(kOwners)), uuid(card), 1 + pick(5),
+                      pick(5) == 0 ? OwnerKind::kClaim : OwnerKind::kPod);
+    holders->insert(holders->begin() + place_in(holders->size() + 1), holder(held));
+  }
+  void put_pod(const std::string& uid) {
+    const Owner owner{OwnerKind::kPod, uid};
+    PodText text{.uid = uid, .node = "n1"};
+    text.record = record_text(slices(owner), pick(3));
+    text.phase = pick(4) == 0 ? "Succeeded" : "Running";
+    auto object = codec::parse_cluster_pod(pod_object(text));
+    ASSERT_TRUE(object) << object.error().what;
+    if (auto known = known_pod(std::move(*object), {}))
+      entry_.pods[uid] = std::make_shared<const KnownPod>(std::move(*known));
+    entry_.moved.insert(owner);
+  }
+
+  std::mt19937 random_;
+  NodeEntry entry_;
+};
+
+TEST(NodeEntryHistories, WhatMovedMakesTheLedgerThatIsMadeAnew) {
+  unsigned fitting = 0, misfitting = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    History history(seed);
+    std::mt19937 pauses(seed);
+    for (int step = 0; step < 80; ++step) {
+      history.step();
+      if (pauses() % 3 == 0) continue;  // several changes at once
+      NodeEntry whole = history.entry();
+      whole.anew = true;
+      whole.links.reset();
+      const auto should = made_of(whole);
+      const auto is = made_of(history.entry());
+      ASSERT_EQ(*is.state, *should.state) << "seed " << seed << ", step " << step;
+      ASSERT_EQ(is.conflicts, should.conflicts) << "seed " << seed << ", step " << step;
+      ++(should.conflicts.empty() ? fitting : misfitting);
+    }
+  }
+  EXPECT_GT(fitting, 2000U);
+  EXPECT_GT(misfitting, 2000U);
+}
+
+/// What the ledger before said of everything else is taken over as it is.
+TEST(NodeEntry, WhereBookingsAloneMovedNothingElseIsMadeAnew) {
+  NodeEntry entry;
+  const auto put = [&entry](std::vector<codec::GpuHolder> holders) {
+    GpuEntry gpu{testing::gpu("n1", "GPU-0"), 0};
+    gpu.object.holders = std::move(holders);
+    entry.put_gpu("n1.gpu-0", std::move(gpu));
+  };
+  const auto a = holder(slice("a", "GPU-0", 1)), b = holder(slice("b", "GPU-0", 2)), c = holder(slice("c", "GPU-0", 3));
+  put({a, c});
+  auto marked = *made_of(entry).state;
+  marked.labels["from"] = "before";
+  entry.made = std::make_shared<const NodeState>(marked);
+  put({a, b, c});
+  EXPECT_EQ(entry.moved, (std::set<Owner>{b.slice.owner})) << "the others stand as they stood";
+  const auto moved = made_of(entry).state;
+  EXPECT_EQ(moved->labels, marked.labels);
+  EXPECT_EQ(moved->ledger.find(CardId("GPU-0"))->use.memory, Bytes::gib(6));
+  EXPECT_TRUE(entry.moved.empty());
+  entry.anew = true;
+  EXPECT_TRUE(made_of(entry).state->labels.empty());
+}
+
+}  // namespace
+}  // namespace carve::control
