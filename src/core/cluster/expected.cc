@@ -58,15 +58,21 @@ std::vector<std::string_view> Expected::nodes() const {
 
 Expected::Node Expected::made_ahead(const There& there, const Node& state, const Owner& but,
                                     std::vector<Owner>* come) {
-  std::shared_ptr<NodeState> ahead;
+  std::vector<const Room*> rooms;
+  std::vector<Slice> all;
   for (const auto& [owner, room] : there.rooms) {
     if (!state->ledger.slices_of(owner).empty()) {
       come->push_back(owner);
     } else if (owner != but) {
-      if (!ahead) ahead = std::make_shared<NodeState>(*state);
-      (void)ahead->ledger.add(room.slices);
+      rooms.push_back(&room);
+      all.insert(all.end(), room.slices.begin(), room.slices.end());
     }
   }
+  if (rooms.empty()) return nullptr;
+  auto ahead = std::make_shared<NodeState>(*state);
+  // Nearly always all of them fit, and then in any order: one change of the ledger.
+  if (ahead->ledger.add(all)) return ahead;
+  for (const Room* room : rooms) (void)ahead->ledger.add(room->slices);
   return ahead;
 }
 

@@ -35,7 +35,7 @@ class Expected {
   /// The node as it will be when those have come who are expected there, `but` apart. Who holds
   /// there has come, and is expected no longer. Who no longer fits will not.
   ///   out     nullptr: nobody is; else the same object as before for the same `state`, while nobody else is expected
-  ///   cost    where it is another one a copy of the node, and add() per expected pod
+  ///   cost    where it is another one a copy of the node and an add(); one per expected pod where not all of them fit
   using Node = std::shared_ptr<const NodeState>;
   [[nodiscard]] Node ahead(std::string_view node, const Node& state, const Owner& but);
   /// The nodes on which somebody is expected; valid until the next call of another function.
