@@ -5,6 +5,8 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <thread>
 
 #include "adapter/http/server.h"
 #include "adapter/http/testing/h2_client.h"
@@ -23,9 +25,13 @@ class MultiplexedTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::signal(SIGPIPE, SIG_IGN);  // the server may have hung up
+    open({});
+  }
+  void open(const Limits& limits) {
     const auto serving = tls::issue(authority_, {"carve-control", {"carve-control"}}, life_).value();
     ServerOptions options;
     options.listen = "127.0.0.1:0";
+    options.limits = limits;
     options.identity = Identity{serving.certificate, serving.key, authority_.certificate, "carve-control"};
     options.waits = [](const HttpAsk& ask) { return ask.path == "/wait"; };
     auto made = Server::open(options, [this](const HttpAsk& ask) { return reply(ask); }, log_);
@@ -35,6 +41,7 @@ class MultiplexedTest : public ::testing::Test {
   void TearDown() override { let_go(); }
   HttpReply reply(const HttpAsk& ask) {
     std::unique_lock lock(mutex_);
+    if (ask.path == "/a") answered_on_.insert(std::this_thread::get_id());
     if (ask.path == "/wait") {
       ++waiting_;
       moved_.notify_all();
@@ -62,6 +69,7 @@ class MultiplexedTest : public ::testing::Test {
   std::condition_variable moved_;
   int waiting_ = 0;
   bool go_ = false;
+  std::set<std::thread::id> answered_on_;  // calls of /a
   std::unique_ptr<Server> server_;
 };
 
@@ -133,6 +141,42 @@ TEST_F(MultiplexedTest, WhatComesAfterTheLastWordIsRefusedByIt) {
   const auto late = client.ask("POST", "/b", std::string(1000, 'y'));
   (void)connection.talk(client, [&] { return client.answer(late).over; });
   EXPECT_TRUE(client.refused(late)) << "it may be asked again elsewhere";
+}
+
+// Threads that share their connections wake each other at each step of a call: four switches for nothing.
+TEST_F(MultiplexedTest, AConnectionStaysOnItsThread) {
+  for (int i = 0; i < 4; ++i) {
+    auto connection = connect();
+    testing::H2Client client;
+    answered_on_.clear();
+    for (int call = 0; call < 100; ++call) {
+      const auto one = client.ask("POST", "/a", std::string(6000, 'x'));
+      ASSERT_TRUE(connection.talk(client, [&] { return client.answer(one).over; }));
+    }
+    EXPECT_EQ(answered_on_.size(), 1U);
+  }
+}
+
+TEST_F(MultiplexedTest, WhoIsLateIsCutOff) {
+  Limits limits;
+  limits.body_time = limits.idle = std::chrono::milliseconds(300);
+  open(limits);
+  auto busy = connect();
+  testing::H2Client often;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (std::chrono::steady_clock::now() < end) {  // for longer than it may idle
+    const auto one = often.ask("POST", "/a", "x");
+    ASSERT_TRUE(busy.talk(often, [&] { return often.answer(one).over; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(server_->counts().malformed, 0U);
+  EXPECT_FALSE(busy.talk(often, [] { return false; })) << "it idles";
+  EXPECT_EQ(server_->counts().malformed, 0U);
+  auto slow = connect();
+  testing::H2Client never;
+  (void)never.begin("/a", "x");
+  EXPECT_FALSE(slow.talk(never, [] { return false; })) << "the rest of its request does not come";
+  EXPECT_EQ(server_->counts().malformed, 1U);
 }
 
 TEST_F(MultiplexedTest, WhoSpeaksSomethingElseIsCutOff) {

@@ -36,7 +36,7 @@ struct Limits {
                                             // connection that is just being closed
   std::chrono::milliseconds queue{4'000};   // that a request waits for a thread; kube-scheduler gives up after 5 s
   std::size_t connections = 1024;
-  unsigned threads = 2;           // for all connections
+  unsigned threads = 2;           // for all connections, each of which stays on one of them
   unsigned waiting_threads = 16;  // for the requests that wait for somebody
 };
 
@@ -44,8 +44,8 @@ struct ServerOptions {
   std::string listen;                // ":8443" (every address), "127.0.0.1:0" (a free port), "[::1]:80"
   std::optional<Identity> identity;  // without: plain HTTP
   Limits limits;
-  /// Which requests wait for somebody (the API server): they get threads of their own, so that the others never stand
-  /// behind them. Without: none do.
+  /// Which requests wait for somebody (the API server), or take long: they get threads of their own, so that the others
+  /// never stand behind them. Without: none do.
   std::function<bool(const HttpAsk&)> waits;
 };
 

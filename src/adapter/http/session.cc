@@ -30,6 +30,7 @@ using boost::system::error_code;
 
 constexpr auto kDone = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kPiece = 8192;
+constexpr std::size_t kRecord = 16384;  // bytes: the most that one record of TLS has
 constexpr std::size_t kMostDrained = 1UL << 20;
 constexpr std::chrono::seconds kDrainTime{1};
 
@@ -62,9 +63,13 @@ bool speaks_http2(SSL* ssl) {
 }  // namespace
 
 struct Session::Flow {
-  Flow(const Limits& limits, const asio::any_io_executor& strand)
-      : streams(limits), quiet(strand, asio::steady_timer::time_point::max()), patience(strand) {}
+  using Time = asio::steady_timer::time_point;
+  Flow(const Limits& limits, const asio::any_io_executor& executor)
+      : streams(limits), clock(executor), quiet(executor, Time::max()), patience(executor) {}
   Streams streams;
+  asio::steady_timer clock;     // keep_time()'s
+  Time read_by = Time::max();   // when somebody should have sent something; max: nobody waits for it
+  Time written_by = Time::max();
   asio::steady_timer quiet;     // cancelled when nobody waits for an answer any more
   asio::steady_timer patience;  // with a client that was told the last word and does not hang up
   std::size_t answering = 0;    // requests that wait for somebody, and whoever else still needs this
@@ -90,7 +95,7 @@ void Session::rest() {
 }
 
 void Session::end(bool busy_too) {
-  if (flow_ != nullptr && !busy_too) return asio::co_spawn(strand(), leave_flow(*flow_), asio::detached);
+  if (flow_ != nullptr && !busy_too) return asio::co_spawn(executor(), leave_flow(*flow_), asio::detached);
   if (busy_ && !busy_too) return;
   error_code ignored;
   if (!busy_too && tcp_.socket().available(ignored) > 0) return;  // a request: it is about to be read, and answered
@@ -98,7 +103,7 @@ void Session::end(bool busy_too) {
 }
 
 void Session::wean() {
-  if (flow_ != nullptr) asio::co_spawn(strand(), wean_flow(*flow_), asio::detached);
+  if (flow_ != nullptr) asio::co_spawn(executor(), wean_flow(*flow_), asio::detached);
 }
 
 void Session::learn_peer() {
@@ -264,8 +269,11 @@ asio::awaitable<HttpReply> Session::answer(const HttpAsk& ask) {
 }
 
 asio::awaitable<void> Session::multiplexed() {
-  Flow flow(common_.limits, strand());
+  Flow flow(common_.limits, executor());
   flow_ = &flow;
+  tcp_.expires_never();
+  ++flow.answering;
+  asio::co_spawn(executor(), keep_time(flow), asio::detached);
   co_await flush(flow);  // our settings
   std::size_t drained = 0;
   while (!flow.over && (flow.leaving ? drained < kMostDrained : !flow.streams.over())) {
@@ -273,9 +281,10 @@ asio::awaitable<void> Session::multiplexed() {
       if (common_.stopping && !flow.leaving) co_await leave_flow(flow);
       rest();
     }
-    tcp_.expires_after(flow.streams.receiving() ? common_.limits.body_time : common_.limits.idle);
-    const auto [wrong, size] = co_await tls_->async_read_some(buffer_.prepare(kPiece), kDone);
-    if (wrong == beast::error::timeout && flow.streams.receiving()) ++common_.malformed;
+    flow.read_by = std::chrono::steady_clock::now() +
+                   (flow.streams.receiving() ? common_.limits.body_time : common_.limits.idle);
+    const auto [wrong, size] = co_await tls_->async_read_some(buffer_.prepare(kRecord), kDone);
+    flow.read_by = Flow::Time::max();
     if (wrong) break;
     if (flow.hung_up) {
       drained += size;
@@ -298,6 +307,7 @@ asio::awaitable<void> Session::multiplexed() {
     }
   }
   flow.over = true;
+  flow.clock.cancel();
   flow.patience.cancel();
   while (flow.answering > 0) (void)co_await flow.quiet.async_wait(kDone);
   flow_ = nullptr;
@@ -308,7 +318,7 @@ asio::awaitable<void> Session::take(Flow& flow, std::vector<Streams::Request> re
     request.ask.peer = peer_;
     if (common_.waits && common_.waits(request.ask)) {
       ++flow.answering;
-      asio::co_spawn(strand(), later(flow, std::move(request)), asio::detached);
+      asio::co_spawn(executor(), later(flow, std::move(request)), asio::detached);
     } else {
       flow.streams.reply(request.stream, guarded(request.ask));
     }
@@ -332,14 +342,35 @@ void Session::done_with(Flow& flow) {
   if (--flow.answering == 0) flow.quiet.cancel();
 }
 
+/// Cuts off who is late. A timer for each read and write would cost a call as much as its bytes do: this one looks now
+/// and then, so that who is late is cut off a quarter of his time later at most.
+asio::awaitable<void> Session::keep_time(Flow& flow) {
+  const auto& limits = common_.limits;
+  const auto pause =
+      std::max(std::min({limits.body_time, limits.idle, limits.write_time}) / 4, std::chrono::milliseconds(1));
+  while (!flow.over) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= std::min(flow.read_by, flow.written_by)) {
+      if (now >= flow.read_by && flow.streams.receiving()) ++common_.malformed;
+      flow.over = true;
+      tcp_.close();  // whoever reads or writes learns of it
+      break;
+    }
+    flow.clock.expires_at(std::min({flow.read_by, flow.written_by, now + pause}));
+    (void)co_await flow.clock.async_wait(kDone);
+  }
+  done_with(flow);
+}
+
 /// One writer at a time; it takes along what the others have for it.
 asio::awaitable<void> Session::flush(Flow& flow) {
   if (std::exchange(flow.writing, true)) co_return;
   while (!flow.over) {
     const auto out = flow.streams.output();
     if (out.empty()) break;
-    tcp_.expires_after(common_.limits.write_time);
+    flow.written_by = std::chrono::steady_clock::now() + common_.limits.write_time;
     const auto [wrong, size] = co_await asio::async_write(*tls_, asio::buffer(out), kDone);
+    flow.written_by = Flow::Time::max();
     if (!wrong) continue;
     flow.over = true;
     tcp_.close();  // whoever reads learns of it
@@ -370,7 +401,7 @@ void Session::hang_up(Flow& flow) {
   error_code ignored;
   tcp_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
   ++flow.answering;
-  asio::co_spawn(strand(), linger(flow), asio::detached);
+  asio::co_spawn(executor(), linger(flow), asio::detached);
 }
 
 /// Clients that do not hang up are cut off.

@@ -39,19 +39,19 @@ struct Common {
         waiting(options.limits.waiting_threads) {}
 };
 
-/// One connection. It lives on one strand; only what is atomic is looked at from elsewhere.
+/// One connection. It lives on one thread; only what is atomic is looked at from elsewhere.
 class Session {
  public:
   Session(Common& common, boost::asio::ip::tcp::socket socket, std::shared_ptr<TlsContext> context);
 
   /// Serves until either side has enough.
   boost::asio::awaitable<void> run();
-  /// On its strand: it ends at once when no request is being read or answered, or in any case.
+  /// On its thread: it ends at once when no request is being read or answered, or in any case.
   void end(bool busy_too);
-  /// On its strand: who shares it among requests is told to bring the next ones elsewhere.
+  /// On its thread: who shares it among requests is told to bring the next ones elsewhere.
   void wean();
 
-  [[nodiscard]] boost::asio::any_io_executor strand() { return tcp_.get_executor(); }
+  [[nodiscard]] boost::asio::any_io_executor executor() { return tcp_.get_executor(); }
   [[nodiscard]] bool busy() const { return busy_; }
   [[nodiscard]] bool known() const { return known_; }
   [[nodiscard]] std::int64_t idle_since() const { return idle_since_; }
@@ -76,6 +76,7 @@ class Session {
   boost::asio::awaitable<void> leave_flow(Flow& flow);
   void hang_up(Flow& flow);
   boost::asio::awaitable<void> linger(Flow& flow);
+  boost::asio::awaitable<void> keep_time(Flow& flow);
   void done_with(Flow& flow);
 
   template <class Stream>

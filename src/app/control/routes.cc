@@ -101,7 +101,10 @@ std::vector<Route> secure_routes(const Answers& answers) {
   rows.push_back(post_synced("/scheduler/filter", Verb::kFilter, answers, answers.filter));
   rows.push_back(post_synced("/scheduler/prioritize", Verb::kPrioritize, answers, answers.prioritize));
   if (answers.choose) rows.push_back(post_synced("/scheduler/choose", Verb::kFilter, answers, answers.choose));
-  if (answers.preempt) rows.push_back(post_synced("/scheduler/preempt", Verb::kPreempt, answers, answers.preempt));
+  if (answers.preempt) {
+    rows.push_back(post_synced("/scheduler/preempt", Verb::kPreempt, answers, answers.preempt));
+    rows.back().waits = true;  // it may read the disruption budgets
+  }
   if (answers.turned_away) {
     rows.push_back(post(std::string(kTurnedAway), Asker::kScheduler, Verb::kOther, answers.turned_away,
                         outcome_of_extender));
@@ -118,6 +121,7 @@ std::vector<Route> secure_routes(const Answers& answers) {
   rows.push_back(post("/webhook/validate", Asker::kAnybody, Verb::kValidate, answers.validate, outcome_of_review));
   rows.push_back(get("/v1/cluster", Asker::kKnown, Verb::kRead,
                      [cluster = answers.cluster](const HttpAsk&) { return json(cluster()); }));
+  rows.back().waits = true;  // for nobody, but of thousands of nodes it takes long
   return rows;
 }
 

@@ -31,7 +31,7 @@ struct Route {
   std::string path;
   bool below = false;  // the path and everything under it
   Asker asker = Asker::kAnybody;
-  bool waits = false;  // the answer waits for the API server
+  bool waits = false;  // the answer waits for the API server, or takes long: the next calls are not to stand behind it
   ControlMetrics::Verb verb = ControlMetrics::Verb::kOther;
   std::function<Answered(const HttpAsk&)> answer;
 };
@@ -44,7 +44,7 @@ class Routes {
 
   /// 404, 405 and 403 in plain words; else the row's answer, counted.
   [[nodiscard]] HttpReply answer(const HttpAsk& ask) const;
-  /// Whether the answer will wait for somebody. Who may not ask waits for nobody.
+  /// Whether the answer may wait for somebody, or takes long. Who may not ask waits for nobody.
   [[nodiscard]] bool waits(const HttpAsk& ask) const;
 
  private:

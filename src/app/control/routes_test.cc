@@ -82,10 +82,14 @@ TEST_F(RoutesTest, BeforeTheClusterIsKnownNoNodeIsRefused) {
   EXPECT_EQ(open("GET", "/readyz").status, 200);
 }
 
-TEST_F(RoutesTest, OnlyABindWaitsAndOnlyOfWhoMayBind) {
+TEST_F(RoutesTest, WhatWaitsForTheServerOrTakesLongIsKnownAndOnlyOfWhoMayAsk) {
+  answers_.preempt = answers_.bind;
   const Routes routes(secure_routes(answers_), "carve-scheduler", metrics_, clock_);
   EXPECT_TRUE(routes.waits({"POST", "/scheduler/bind", "", "", "carve-scheduler"}));
   EXPECT_FALSE(routes.waits({"POST", "/scheduler/bind", "", "", ""}));
+  EXPECT_TRUE(routes.waits({"POST", "/scheduler/preempt", "", "", "carve-scheduler"}));
+  EXPECT_TRUE(routes.waits({"GET", "/v1/cluster", "", "", "anybody known"}));
+  EXPECT_FALSE(routes.waits({"GET", "/v1/cluster", "", "", ""}));
   EXPECT_FALSE(routes.waits({"POST", "/scheduler/filter", "", "", "carve-scheduler"}));
   EXPECT_FALSE(routes.waits({"GET", "/nothing", "", "", ""}));
 }
