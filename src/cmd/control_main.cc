@@ -176,7 +176,10 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       secure_routes_(control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock),
       plain_routes_(control::plain_routes(answers(), options.gpushare_http || config.gpushare_http), {}, metrics_,
                     clock),
-      secure_({options.listen, {}, {}, {}}, secure_routes_, log) {}
+      secure_({options.listen, {}, {}, {}}, secure_routes_, log) {
+  // Which cards a pod got is told when no Binding waits: of a burst's time on the API server events took a part.
+  notices_.yield_to([this] { return binder_.busy(); });
+}
 
 /// kube-scheduler asked about nodes that passed everything but cards; those that may come to have room are remembered.
 void Control::filtered(const Owner& owner, const FitView& fit) {

@@ -38,8 +38,15 @@ std::string what_it_got(const std::string& node, const std::vector<Slice>& slice
 }
 
 std::string Binder::bind(std::string_view call) {
+  const auto happened = [this] { last_ = world_.clock.now().time_since_epoch().count(); };
+  happened();
   const auto done = bind_pod(call);
+  happened();
   return codec::binding_result(done ? std::string() : done.error().what);
+}
+
+bool Binder::busy() const {
+  return world_.clock.now().time_since_epoch() < Clock::Duration(last_.load()) + kBurst;
 }
 
 Result<ClusterModel::Pod> Binder::pod_of(const std::string& space, const std::string& name, const std::string& uid) {

@@ -58,6 +58,10 @@ class Binder {
   void run(Clock& clock, const std::stop_token& stop);
   void step();
 
+  /// Somebody waits for a Binding, or did within kBurst: of a burst the next comes soon.
+  static constexpr Clock::Duration kBurst = std::chrono::milliseconds(200);
+  [[nodiscard]] bool busy() const;
+
   struct Figures {
     std::uint64_t bound = 0;
     std::uint64_t refused = 0;      // no room, not the leader, …: nothing was written
@@ -83,6 +87,7 @@ class Binder {
   void told(const KnownPod& pod, const Reservation& room);
 
   World world_;
+  std::atomic<Clock::Duration::rep> last_ = -kBurst.count();  // when a call last began or ended
   std::atomic<std::uint64_t> bound_ = 0;
   std::atomic<std::uint64_t> refused_ = 0;
   std::atomic<std::uint64_t> failed_ = 0;

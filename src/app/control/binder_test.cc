@@ -165,6 +165,16 @@ TEST_F(BinderTest, OneWriteBindsWithTheRecord) {
   EXPECT_THAT(cluster.told[0].message, HasSubstr("c: 4 GiB and compute 0 (besteffort) of card GPU-0"));
 }
 
+TEST_F(BinderTest, IsBusyAsLongAsABurstLasts) {
+  EXPECT_FALSE(binder.busy());
+  EXPECT_NE(binder.bind(call("nobody")), kOk);
+  EXPECT_TRUE(binder.busy());
+  cluster.clock.advance(Binder::kBurst - 1ms);
+  EXPECT_TRUE(binder.busy());
+  cluster.clock.advance(1ms);
+  EXPECT_FALSE(binder.busy());
+}
+
 TEST_F(BinderTest, WhatAnotherReplicaSentItThereForIsTaken) {
   cluster.add("a");
   cluster.add("b");

@@ -14,6 +14,7 @@ constexpr std::size_t kMaxTold = 4096;
 constexpr std::size_t kMaxRefusals = 1024;
 constexpr auto kEventLives = std::chrono::minutes(50);  // the API server drops one after an hour
 constexpr auto kCountGap = std::chrono::seconds(10);
+constexpr auto kPause = std::chrono::milliseconds(100);  // until those who come first are looked at again
 constexpr auto kRefusalLasts = std::chrono::minutes(6);  // the kubelet tries again each five at least
 
 }  // namespace
@@ -113,13 +114,14 @@ void Notices::push(Job job) {
     jobs_.pop_front();
     ++dropped_;
   }
+  job.since = clock_.now();
   jobs_.push_back(std::move(job));
 }
 
 void Notices::post(std::string what, std::function<Result<void>(KubeApi&)> write) {
   {
     const std::lock_guard lock(mutex_);
-    push({std::move(what), std::move(write)});
+    push({std::move(what), std::move(write), {}});
   }
   changed_.notify_one();
 }
@@ -129,9 +131,9 @@ void Notices::post_later(const std::string& key, Clock::Duration after, std::str
   {
     const std::lock_guard lock(mutex_);
     if (later_.size() < kMaxWaiting || later_.contains(key)) {
-      later_.insert_or_assign(key, Later{{std::move(what), std::move(write)}, clock_.now() + after});
+      later_.insert_or_assign(key, Later{{std::move(what), std::move(write), {}}, clock_.now() + after});
     } else {
-      push({std::move(what), std::move(write)});
+      push({std::move(what), std::move(write), {}});
     }
   }
   changed_.notify_one();
@@ -159,12 +161,23 @@ void Notices::ripen(Clock::Time now) {
   }
 }
 
-bool Notices::take(Job* job) {
+bool Notices::yields() const {
+  return busy_ && !jobs_.empty() && clock_.now() < jobs_.front().since + kPatience && busy_();
+}
+
+bool Notices::take(Job* job, bool at_once) {
   const std::lock_guard lock(mutex_);
-  if (jobs_.empty()) return false;
+  if (jobs_.empty() || (!at_once && yields())) return false;
   *job = std::move(jobs_.front());
   jobs_.pop_front();
   return true;
+}
+
+void Notices::write(bool at_once) {
+  for (Job job; take(&job, at_once);) {
+    if (const auto done = job.write(api_); !done)
+      log_.warn("notice not written", {{"what", job.what}, {"error", done.error().what}});
+  }
 }
 
 void Notices::write_due() {
@@ -172,10 +185,7 @@ void Notices::write_due() {
     const std::lock_guard lock(mutex_);
     ripen(clock_.now());
   }
-  for (Job job; take(&job);) {
-    if (const auto done = job.write(api_); !done)
-      log_.warn("notice not written", {{"what", job.what}, {"error", done.error().what}});
-  }
+  write(false);
 }
 
 void Notices::flush() {
@@ -183,7 +193,7 @@ void Notices::flush() {
     const std::lock_guard lock(mutex_);
     ripen(Clock::Time::max());
   }
-  write_due();
+  write(true);
 }
 
 void Notices::run(const std::stop_token& stop) {
@@ -192,7 +202,11 @@ void Notices::run(const std::stop_token& stop) {
       std::unique_lock lock(mutex_);
       const auto now = clock_.now();
       const auto until = std::min(now + kCountGap, soonest());
-      changed_.wait_for(lock, stop, until - now, [&] { return !jobs_.empty() || soonest() < until; });
+      if (yields()) {
+        pause_.wait_for(lock, stop, kPause, [] { return false; });  // else each that comes would wake us
+      } else {
+        changed_.wait_for(lock, stop, until - now, [&] { return !jobs_.empty() || soonest() < until; });
+      }
     }
     settle_counts(kCountGap);
     if (!stop.stop_requested()) write_due();

@@ -44,6 +44,10 @@ class Notices {
                   std::function<Result<void>(KubeApi&)> write);
   /// What was to be written later about this is not true any more.
   void drop_later(const std::string& key);
+  /// While `busy` says yes what is to be written waits, each for kPatience at most: the API server's time is for what
+  /// somebody waits for. Before run().
+  static constexpr Clock::Duration kPatience = std::chrono::seconds(10);
+  void yield_to(std::function<bool()> busy) { busy_ = std::move(busy); }
   /// Until `stop`.
   void run(const std::stop_token& stop);
   /// Writes what is due, on this thread.
@@ -55,6 +59,7 @@ class Notices {
   struct Job {
     std::string what;
     std::function<Result<void>(KubeApi&)> write;
+    Clock::Time since{};
   };
   /// An event that stands.
   struct Told {
@@ -75,7 +80,9 @@ class Notices {
     Job job;
     Clock::Time due{};
   };
-  bool take(Job* job);
+  bool take(Job* job, bool at_once);
+  void write(bool at_once);
+  [[nodiscard]] bool yields() const;  // under the lock
   [[nodiscard]] Clock::Time soonest() const;  // of what waits for its time; under the lock
   void ripen(Clock::Time now);                // under the lock
   void write_count(Told* told, Clock::Time now);  // under the lock
@@ -89,6 +96,8 @@ class Notices {
   Log& log_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
+  std::condition_variable_any pause_;  // nobody wakes it
+  std::function<bool()> busy_;
   std::deque<Job> jobs_;
   std::map<std::string, Later> later_;  // by key
   std::map<std::string, Told> told_;
