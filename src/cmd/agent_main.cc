@@ -2,14 +2,12 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -34,6 +32,7 @@
 #include "codec/health/xid_policy_text.h"
 #include "adapter/kube/kube_client.h"
 #include "adapter/kubelet/runtime_asked.h"
+#include "base/unix_address.h"
 #include "cmd/agent_port.h"
 #include "cmd/arbiter_main.h"
 #include "cmd/cluster_config.h"
@@ -60,11 +59,7 @@ class JournalOnDisk final : public NodeJournal {
 
 /// A socket inode that nobody listens on: opening what it is bound over fails for everybody.
 Result<void> make_mask(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path))
-    return fail(Code::kInvalidArgument, path + ": too long for a socket");
-  std::memcpy(address.sun_path, path.data(), path.size());
+  CARVE_TRY(const auto address, unix_address(path));
   ::unlink(path.c_str());
   const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {

@@ -1,12 +1,10 @@
 #include "cmd/keep_agent.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -15,7 +13,7 @@
 
 #include "adapter/kubelet/kubelet_server.h"
 #include "app/keeper/keeper.h"
-#include "base/fd.h"
+#include "base/bell.h"
 
 namespace carve::cmd {
 namespace {
@@ -39,8 +37,8 @@ struct Served {
   }
 };
 
-/// True: there was something to read.
-bool drain(int fd) {
+/// True: a signal came.
+bool told(int fd) {
   std::array<char, 8 * sizeof(signalfd_siginfo)> words = {};
   return ::read(fd, words.data(), words.size()) > 0;
 }
@@ -48,29 +46,25 @@ bool drain(int fd) {
 }  // namespace
 
 Result<int> keep_agent(const DoorOptions& options, KeptAgent& agent, int stop, const Clock& clock, Log& log) {
-  const Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake) return tl::unexpected(errno_error(errno, "eventfd"));
+  CARVE_TRY(const auto wake, Bell::make());
   Served served;
   keeper::KeptDoor door({clock,
                          [&served] {
                            if (served.server) served.server->changed();
                          },
-                         [&wake] {
-                           const std::uint64_t one = 1;
-                           static_cast<void>(::write(wake.get(), &one, sizeof(one)));
-                         }});
+                         [&wake] { wake.ring(); }});
   keeper::Keeper keeping({agent, door, clock, log, [&] { return served.open(options, door, log); },
                           [&served] { served.close(); },
                           [&served] { return served.server && served.server->seen().slots_registered; }});
   for (;;) {
     const auto wait = keeping.step();
     if (const auto code = keeping.over()) return *code;
-    std::vector<pollfd> items = {{stop, POLLIN, 0}, {wake.get(), POLLIN, 0}};
+    std::vector<pollfd> items = {{stop, POLLIN, 0}, {wake.fd(), POLLIN, 0}};
     for (const int fd : agent.handles()) items.push_back({fd, POLLIN, 0});
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
     ::poll(items.data(), items.size(), static_cast<int>(ms));
-    static_cast<void>(drain(wake.get()));
-    if (drain(stop)) keeping.stop();
+    wake.hush();
+    if (told(stop)) keeping.stop();
   }
 }
 

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,22 +11,12 @@
 #include <climits>
 #include <cstring>
 
+#include "base/unix_address.h"
+
 namespace carve::api {
 namespace {
 
 constexpr std::chrono::milliseconds kFrameTime{5'000};  // from a frame's first byte to its last
-
-Result<sockaddr_un> address_of(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return fail(Code::kInvalidArgument, path + ": longer than " +
-                                            std::to_string(sizeof(address.sun_path) - 1) +
-                                            " bytes, too long for a socket");
-  }
-  std::copy(path.begin(), path.end(), address.sun_path);
-  return address;
-}
 
 Result<void> wait_for(int fd, short events, std::chrono::milliseconds timeout) {
   pollfd item = {fd, events, 0};
@@ -95,7 +84,7 @@ Result<void> send_frame(int fd, std::string_view bytes) {
 }
 
 Result<Fd> listen_at(const std::string& path) {
-  CARVE_TRY(const sockaddr_un address, address_of(path));
+  CARVE_TRY(const sockaddr_un address, unix_address(path));
   constexpr std::chrono::milliseconds kMoment{100};  // it lives whether it accepts or only keeps us waiting
   if (auto living = connect_to(path, kMoment); living || living.error().code == Code::kDeadlineExceeded) {
     return fail(Code::kAlreadyExists, path + ": somebody listens there already");
@@ -116,7 +105,7 @@ Result<Fd> listen_at(const std::string& path) {
 }
 
 Result<Fd> connect_to(const std::string& path, std::chrono::milliseconds patience) {
-  CARVE_TRY(const sockaddr_un address, address_of(path));
+  CARVE_TRY(const sockaddr_un address, unix_address(path));
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return tl::unexpected(errno_error(errno, "socket"));
   // connect() of a unix socket waits as send() does (unix(7), socket(7)): without a limit, for ever.

@@ -2,11 +2,12 @@
 
 #include <fmt/core.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
+
+#include "base/unix_address.h"
 
 namespace carve {
 namespace {
@@ -139,16 +140,11 @@ Result<abi::ControlReply> ArbiterClient::ask_connected(const abi::ControlRequest
 
 Result<void> ArbiterClient::connect_if_needed() {
   if (socket_) return {};
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path_.size() >= sizeof address.sun_path) {
-    return fail(Code::kInvalidArgument, "arbiter socket: path is longer than 107 letters: " + path_);
-  }
-  std::memcpy(address.sun_path, path_.c_str(), path_.size());
+  CARVE_TRY(const auto address, unix_address(path_));
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
-  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return fail(Code::kUnavailable, fmt::format("arbiter: nobody answers at {}: {}", path_, std::strerror(errno)));
   }
   socket_ = std::move(socket);

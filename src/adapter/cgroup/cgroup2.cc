@@ -2,7 +2,6 @@
 
 #include <linux/magic.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -86,8 +85,8 @@ Result<std::unique_ptr<Cgroup2>> Cgroup2::open(const std::string& root) {
   CARVE_TRY_VOID(make_folders(root, 0755));
   CARVE_TRY(std::string inside, spelled(root));
   Fd inotify(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
-  Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!inotify || !bell) return tl::unexpected(errno_error(errno, "inotify"));
+  if (!inotify) return tl::unexpected(errno_error(errno, "inotify"));
+  CARVE_TRY(auto bell, Bell::make());
   std::unique_ptr<Cgroup2> groups(
       new Cgroup2(real_path(root), std::move(inside), std::move(inotify), std::move(bell)));
   CARVE_TRY(const auto present, groups->list());
@@ -95,7 +94,7 @@ Result<std::unique_ptr<Cgroup2>> Cgroup2::open(const std::string& root) {
   return groups;
 }
 
-Cgroup2::Cgroup2(std::string root, std::string inside, Fd inotify, Fd bell)
+Cgroup2::Cgroup2(std::string root, std::string inside, Fd inotify, Bell bell)
     : root_(std::move(root)),
       inside_(std::move(inside)),
       inotify_(std::move(inotify)),
@@ -193,20 +192,15 @@ Result<std::vector<std::string>> Cgroup2::list() {
 }
 
 void Cgroup2::wait_change(std::chrono::milliseconds timeout) {
-  pollfd items[2] = {{inotify_.get(), POLLIN, 0}, {bell_.get(), POLLIN, 0}};
+  pollfd items[2] = {{inotify_.get(), POLLIN, 0}, {bell_.fd(), POLLIN, 0}};
   if (::poll(items, 2, static_cast<int>(timeout.count())) <= 0) return;
   char buffer[4096];
   while (::read(inotify_.get(), buffer, sizeof(buffer)) > 0) {
   }
-  while (::read(bell_.get(), buffer, 8) > 0) {
-  }
+  bell_.hush();
 }
 
-void Cgroup2::wake() {
-  const std::uint64_t one = 1;
-  const ssize_t ignored = ::write(bell_.get(), &one, sizeof(one));
-  static_cast<void>(ignored);
-}
+void Cgroup2::wake() { bell_.ring(); }
 
 std::string Cgroup2::slice_of(std::int32_t pid) const {
   const std::string path = path_of(pid);

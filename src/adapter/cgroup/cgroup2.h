@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "base/bell.h"
 #include "base/fd.h"
 #include "port/cgroups.h"
 
@@ -37,14 +38,14 @@ class Cgroup2 final : public Cgroups {
   [[nodiscard]] std::string slice_of(std::int32_t pid) const override;
 
  private:
-  Cgroup2(std::string root, std::string inside, Fd inotify, Fd bell);
+  Cgroup2(std::string root, std::string inside, Fd inotify, Bell bell);
   [[nodiscard]] std::string folder(const std::string& id) const { return root_ + "/" + id; }
   void watch(const std::string& id);
 
   std::string root_;    // host path
   std::string inside_;  // the same as /proc/<pid>/cgroup spells it: "/carve"
   Fd inotify_;
-  Fd bell_;
+  Bell bell_;
 };
 
 }  // namespace carve

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -29,22 +27,16 @@ constexpr int kLookMs = 1000;
 Result<std::unique_ptr<KeptSlots>> KeptSlots::open(int line, World world) {
   if (::fcntl(line, F_SETFD, FD_CLOEXEC) != 0) return tl::unexpected(errno_error(errno, "the keeper's line"));
   Fd own(line);
-  Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake) return tl::unexpected(errno_error(errno, "eventfd"));
+  CARVE_TRY(auto wake, Bell::make());
   return std::unique_ptr<KeptSlots>(new KeptSlots(std::move(own), std::move(wake), std::move(world)));
 }
 
-KeptSlots::KeptSlots(Fd line, Fd wake, World world)
+KeptSlots::KeptSlots(Fd line, Bell wake, World world)
     : line_(std::move(line)), wake_(std::move(wake)), world_(std::move(world)) {}
 
 KeptSlots::~KeptSlots() { local_.stop(); }
 
-void KeptSlots::poke() const {
-  const std::uint64_t one = 1;
-  static_cast<void>(::write(wake_.get(), &one, sizeof(one)));
-}
-
-void KeptSlots::changed() { poke(); }
+void KeptSlots::changed() { wake_.ring(); }
 
 void KeptSlots::say(const codec::AgentWord& word) {
   const auto sent = send_packet(line_.get(), codec::encode(word), kPatience);
@@ -93,14 +85,13 @@ void KeptSlots::hear(const std::string& packet) {
 }
 
 void KeptSlots::run(const std::stop_token& stop) {
-  const std::stop_callback wake_up(stop, [this] { poke(); });
+  const std::stop_callback wake_up(stop, [this] { wake_.ring(); });
   say(codec::SayServing{});
   while (!stop.stop_requested()) {
     say_list();
-    std::array<pollfd, 2> items = {{{line_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+    std::array<pollfd, 2> items = {{{line_.get(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}}};
     ::poll(items.data(), items.size(), said_.settled ? kLookMs : kLookUnsettledMs);
-    std::uint64_t drained = 0;
-    static_cast<void>(::read(wake_.get(), &drained, sizeof(drained)));
+    wake_.hush();
     std::string packet;
     auto got = Received::kPacket;
     while ((got = receive_packet(line_.get(), &packet)) == Received::kPacket) hear(packet);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "adapter/kubelet/workers.h"
+#include "base/bell.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -42,14 +43,13 @@ class KeptSlots {
   void leave();
 
  private:
-  KeptSlots(Fd line, Fd wake, World world);
+  KeptSlots(Fd line, Bell wake, World world);
   void say(const codec::AgentWord& word);
   void say_list();
   void hear(const std::string& packet);
-  void poke() const;
 
   Fd line_;
-  Fd wake_;
+  Bell wake_;
   World world_;
   Workers local_{1};  // Allocate: one at a time, and it may wait for the disk
   std::atomic<bool> listening_ = false;

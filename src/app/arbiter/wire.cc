@@ -2,13 +2,13 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "abi/hello.h"
+#include "base/unix_address.h"
 
 namespace carve::arbiter {
 namespace {
@@ -59,22 +59,17 @@ Result<Packet> receive_packet(int socket, void* bytes, std::size_t size) {
 }
 
 Result<Fd> listen_at(const std::string& path, unsigned mode) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return fail(Code::kInvalidArgument, "socket path is longer than 107 letters: " + path);
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  CARVE_TRY(const auto address, unix_address(path));
   {
     const Fd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (connect(probe.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN) {
+    if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN) {
       return fail(Code::kAlreadyExists, "somebody listens at " + path);
     }
   }
   unlink(path.c_str());
   Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   constexpr int kBacklog = 256;
-  if (!listener || bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+  if (!listener || bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       chmod(path.c_str(), mode) != 0 || listen(listener.get(), kBacklog) != 0) {
     return tl::unexpected(errno_error(errno, "listen at " + path));
   }

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace carve {
+
+/// Wakes a thread that polls: it polls fd() for input beside whatever else it waits for. Rung many times before it is
+/// heard, it is heard once. ring() from any thread.
+class Bell {
+ public:
+  ///   errors  errno's: no descriptors are left
+  static Result<Bell> make() {
+    Fd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!fd) return tl::unexpected(errno_error(errno, "eventfd"));
+    return Bell(std::move(fd));
+  }
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  void ring() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(fd_.get(), &one, sizeof(one));
+  }
+  /// Silent again; before what it was rung for is looked at, or a ring in between is lost.
+  void hush() const {
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const auto got = ::read(fd_.get(), &rings, sizeof(rings));
+  }
+
+ private:
+  explicit Bell(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;
+};
+
+}  // namespace carve
