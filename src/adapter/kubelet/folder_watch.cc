@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "adapter/kubelet/unix_listener.h"
 #include "adapter/process/text_file.h"
 
 namespace carve::kubelet {
@@ -35,17 +34,6 @@ bool FolderWatch::drain() const {
       lost = lost || (event.mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) != 0;
       at += sizeof(event) + event.len;
     }
-  }
-}
-
-void remove_dead_sockets(const std::string& folder, std::string_view begin, std::string_view end) {
-  const auto names = list_folder(folder);
-  if (!names) return;
-  for (const auto& name : *names) {
-    if (!name.starts_with(begin) || !name.ends_with(end) || name.size() < begin.size() + end.size()) continue;
-    const std::string path = folder + "/" + name;
-    const auto reached = connect_unix(path);
-    if (!reached && reached.error().code == Code::kUnavailable) ::unlink(path.c_str());
   }
 }
 

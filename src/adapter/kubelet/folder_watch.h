@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/fd.h"
@@ -22,8 +21,5 @@ class FolderWatch {
   explicit FolderWatch(Fd fd) : fd_(std::move(fd)) {}
   Fd fd_;
 };
-
-/// Removes the sockets in `folder` whose names begin and end so and that nobody listens on.
-void remove_dead_sockets(const std::string& folder, std::string_view begin, std::string_view end = "");
 
 }  // namespace carve::kubelet

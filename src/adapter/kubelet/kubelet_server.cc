@@ -3,8 +3,6 @@
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/server_posix.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -16,6 +14,7 @@
 #include "adapter/kubelet/services.h"
 #include "adapter/kubelet/unix_listener.h"
 #include "adapter/process/text_file.h"
+#include "base/bell.h"
 
 namespace carve::kubelet {
 namespace {
@@ -31,7 +30,7 @@ constexpr auto kDrain = std::chrono::seconds(2);
 }  // namespace
 
 struct KubeletServer::Impl {
-  Impl(const Doors& doors_in, Log& log_in) : doors(doors_in), log(log_in) {}
+  Impl(const Doors& doors_in, Log& log_in, Bell bell) : doors(doors_in), log(log_in), wake(std::move(bell)) {}
 
   void tend();
   void tend_dra();
@@ -40,10 +39,6 @@ struct KubeletServer::Impl {
   void poll_once(const std::stop_token& stop);
   void accept_from(const std::optional<UnixListener>& listener);
   void note_error(const std::string& text);
-  void poke() const {
-    const std::uint64_t one = 1;
-    static_cast<void>(::write(wake.get(), &one, sizeof(one)));
-  }
   [[nodiscard]] std::string plugin_path() const {
     return doors.dra_sockets.plugins_folder + "/dra-" + doors.dra_sockets.unique + ".sock";
   }
@@ -58,7 +53,7 @@ struct KubeletServer::Impl {
 
   Doors doors;
   Log& log;
-  Fd wake;
+  Bell wake;
   Workers local{1};      // Allocate: the kubelet asks one at a time
   Workers registrar{1};  // the kubelet dials us back meanwhile
   DraWorkers dra_workers;
@@ -177,7 +172,7 @@ void KubeletServer::Impl::try_register(std::uint64_t kubelet) {
       note_error(error);
     }
     registering = false;
-    poke();
+    wake.ring();
   });
 }
 
@@ -215,7 +210,7 @@ void KubeletServer::Impl::poll_once(const std::stop_token& stop) {
   std::array<pollfd, 5> fds = {};
   nfds_t count = 0;
   const auto add = [&](int fd) { fds.at(count++) = {fd, POLLIN, 0}; };
-  add(wake.get());
+  add(wake.fd());
   if (watch) add(watch->fd());
   for (const auto* listener : {&plugin_socket, &registry_socket, &slot_listener}) {
     if (*listener) add((*listener)->fd());
@@ -225,8 +220,7 @@ void KubeletServer::Impl::poll_once(const std::stop_token& stop) {
                             : std::chrono::duration_cast<std::chrono::milliseconds>(kLook);
   if (stop.stop_requested()) return;
   ::poll(fds.data(), count, static_cast<int>(timeout.count()));
-  std::uint64_t drained = 0;
-  static_cast<void>(::read(wake.get(), &drained, sizeof(drained)));
+  wake.hush();
   if (watch && watch->drain()) watch.reset();
   accept_from(plugin_socket);
   accept_from(registry_socket);
@@ -247,9 +241,8 @@ KubeletServer::~KubeletServer() {
 }
 
 Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, Log& log) {
-  auto impl = std::make_unique<Impl>(doors, log);
-  impl->wake.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!impl->wake) return tl::unexpected(errno_error(errno, "eventfd"));
+  CARVE_TRY(auto wake, Bell::make());
+  auto impl = std::make_unique<Impl>(doors, log, std::move(wake));
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   Impl& self = *impl;
@@ -270,7 +263,7 @@ Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, L
           }
           self.note_error(registered ? "" : "the kubelet refuses the registration: " + error);
           self.refused = !registered;
-          self.poke();
+          self.wake.ring();
         });
     builder.RegisterService(impl->dra_v1.get());
     builder.RegisterService(impl->dra_v1beta1.get());
@@ -280,12 +273,9 @@ Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, L
     CARVE_TRY_VOID(make_folders(doors.dra_sockets.registry, 0750));
     remove_dead_sockets(doors.dra_sockets.registry, doors.dra_sockets.driver + "-", "-reg.sock");
     remove_dead_sockets(doors.dra_sockets.plugins_folder, "dra-", ".sock");
-    remove_dead_sockets(doors.dra_sockets.registry, kHiddenSocket);
-    remove_dead_sockets(doors.dra_sockets.plugins_folder, kHiddenSocket);
   }
   if (doors.slots) {
     impl->slots = std::make_unique<SlotService>(*doors.slots, impl->local);
-    remove_dead_sockets(doors.slot_socket.folder, kHiddenSocket);
     builder.RegisterService(impl->slots.get());
   }
   impl->server = builder.BuildAndStart();
@@ -294,7 +284,7 @@ Result<std::unique_ptr<KubeletServer>> KubeletServer::open(const Doors& doors, L
 }
 
 void KubeletServer::run(const std::stop_token& stop) {
-  const std::stop_callback wake_up(stop, [this] { impl_->poke(); });
+  const std::stop_callback wake_up(stop, [this] { impl_->wake.ring(); });
   while (!stop.stop_requested()) {
     impl_->tend();
     impl_->poll_once(stop);

@@ -1,9 +1,10 @@
 #include "adapter/kubelet/unix_listener.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,35 +13,64 @@
 #include <cstring>
 #include <utility>
 
+#include "adapter/process/text_file.h"
+#include "base/unix_address.h"
+
 namespace carve::kubelet {
 namespace {
 
-Result<sockaddr_un> address_of(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return fail(Code::kInvalidArgument, fmt::format("socket {}: {} characters, at most {} are legal", path,
-                                                    path.size(), sizeof(address.sun_path) - 1));
+// A leading dot: the kubelet's plugin watcher does not look at such names. Short: a socket's path may not be longer.
+constexpr std::string_view kHidden = ".carve-";
+
+/// 0, or connect()'s errno.
+int dial(const Fd& fd, const sockaddr_un& address) {
+  return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
+}
+
+/// A file that is no socket refuses a dial as well. A full queue (EAGAIN) is somebody's who lives.
+bool is_dead_socket(const std::string& path) {
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
+  const auto address = unix_address(path);
+  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return address && fd && dial(fd, *address) == ECONNREFUSED;
+}
+
+/// The only one in this folder until it is closed; none where folders cannot be locked.
+Fd locked(const std::string& folder) {
+  Fd fd(::open((folder + "/").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (fd && ::flock(fd.get(), LOCK_EX) != 0) {
+    if (errno != EINTR) fd.reset();
   }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
+  return fd;
 }
 
 }  // namespace
 
+void remove_dead_sockets(const std::string& folder, std::string_view begin, std::string_view end) {
+  const auto names = list_folder(folder);
+  if (!names) return;
+  for (const auto& name : *names) {
+    if (!name.starts_with(begin) || !name.ends_with(end) || name.size() < begin.size() + end.size()) continue;
+    const std::string path = folder + "/" + name;
+    if (is_dead_socket(path)) ::unlink(path.c_str());
+  }
+}
+
 Result<UnixListener> UnixListener::open(const std::string& path) {
   const auto slash = path.rfind('/');
   if (slash == std::string::npos) return fail(Code::kInvalidArgument, "socket " + path + ": not absolute");
-  // A leading dot: the kubelet's plugin watcher does not look at such names. Short: a socket's path may not be longer.
+  const std::string folder = path.substr(0, slash);
   const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  const std::string hidden = path.substr(0, slash + 1) +
-                             fmt::format("{}{:08x}", kHiddenSocket, static_cast<std::uint32_t>(now ^ now >> 32U) ^
-                                                                        static_cast<std::uint32_t>(::getpid()));
-  CARVE_TRY(const auto address, address_of(hidden));
-  CARVE_TRY(const auto final_address, address_of(path));
+  const std::string hidden = fmt::format("{}/{}{:08x}", folder, kHidden, static_cast<std::uint32_t>(now ^ now >> 32U) ^
+                                                                             static_cast<std::uint32_t>(::getpid()));
+  CARVE_TRY(const auto address, unix_address(hidden));
+  CARVE_TRY(const auto final_address, unix_address(path));
   static_cast<void>(final_address);
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return tl::unexpected(errno_error(errno, "socket"));
+  const Fd alone = locked(folder);
+  if (alone) remove_dead_sockets(folder, kHidden);
   ::unlink(hidden.c_str());
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
     return tl::unexpected(errno_error(errno, "bind " + hidden));
@@ -86,15 +116,13 @@ void UnixListener::remove() {
 }
 
 Result<Fd> connect_unix(const std::string& path) {
-  CARVE_TRY(const auto address, address_of(path));
+  CARVE_TRY(const auto address, unix_address(path));
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return tl::unexpected(errno_error(errno, "socket"));
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    const int err = errno;  // EAGAIN: its backlog is full
-    if (err == ECONNREFUSED || err == EAGAIN)
-      return fail(Code::kUnavailable, "connect " + path + ": " + std::strerror(err));
-    return tl::unexpected(errno_error(err, "connect " + path));
-  }
+  const int err = dial(fd, address);  // EAGAIN: its backlog is full
+  if (err == ECONNREFUSED || err == EAGAIN)
+    return fail(Code::kUnavailable, "connect " + path + ": " + std::strerror(err));
+  if (err != 0) return tl::unexpected(errno_error(err, "connect " + path));
   return fd;
 }
 
