@@ -10,10 +10,6 @@
 namespace carve::control {
 namespace {
 
-std::string path_of(const std::string& space, const std::string& name) {
-  return fmt::format("/api/v1/namespaces/{}/pods/{}", space, name);
-}
-
 /// What another replica sent the pod there for; empty where it says nothing that can be read.
 std::vector<Slice> slices_in(const std::string& wish) {
   if (wish.empty()) return {};
@@ -52,7 +48,7 @@ bool Binder::busy() const {
 Result<ClusterModel::Pod> Binder::pod_of(const std::string& space, const std::string& name, const std::string& uid) {
   if (auto known = world_.model.pod(uid)) return known;
   // Bound before our watch has told of it, or nothing of ours.
-  CARVE_TRY(const auto text, world_.api.get(path_of(space, name)));
+  CARVE_TRY(const auto text, world_.api.get(pod_path(space, name)));
   CARVE_TRY(auto object, codec::parse_cluster_pod(text));
   if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has that name now");
   KnownPod pod;
@@ -119,7 +115,7 @@ Result<void> Binder::write(const KnownPod& pod, const Reservation& room) {
     ++refused_;
     return give_up({Code::kUnavailable, "this replica of carve control does not lead any more; try again"});
   }
-  const auto written = world_.api.create(path_of(ask.space, ask.name) + "/binding", body);
+  const auto written = world_.api.create(pod_path(ask.space, ask.name) + "/binding", body);
   if (written) {
     world_.model.settle(room.node, room.owner, Outcome::kBound);
     ++bound_;
@@ -162,14 +158,14 @@ Result<void> Binder::write(const KnownPod& pod, const Reservation& room) {
 Result<void> Binder::bind_without_cards(const KnownPod& pod, const std::string& node) {
   const auto& ask = pod.object.ask;
   const auto written =
-      world_.api.create(path_of(ask.space, ask.name) + "/binding", codec::binding_body(pod.object, node, {}));
+      world_.api.create(pod_path(ask.space, ask.name) + "/binding", codec::binding_body(pod.object, node, {}));
   if (!written) return tl::unexpected(written.error());
   ++bound_;
   return {};
 }
 
 Binder::Seen Binder::look_at(const Reservation& room) {
-  const auto text = world_.api.get(path_of(room.space, room.pod));
+  const auto text = world_.api.get(pod_path(room.space, room.pod));
   if (!text) return text.error().code == Code::kNotFound ? Seen::kNever : Seen::kNothing;
   const auto object = codec::parse_cluster_pod(*text);
   if (!object) return Seen::kNothing;

@@ -8,10 +8,9 @@
 #include <random>
 #include <thread>
 
-#include "app/control/testing/objects.h"
+#include "app/control/testing/leading.h"
 #include "codec/extender/extender.h"
 #include "codec/record.h"
-#include "port/testing/fake_kube_api.h"
 #include "port/testing/relayed_kube_api.h"
 
 namespace carve::control {
@@ -22,8 +21,6 @@ using namespace testing;  // NOLINT: the objects of the tests
 using ::testing::HasSubstr;
 using carve::testing::FakeKubeApi;
 using carve::testing::RelayedKubeApi;
-
-std::string pod_path(const std::string& uid) { return "/api/v1/namespaces/s/pods/" + uid; }
 
 std::string call(const std::string& uid, const std::string& node = "n1") {
   return fmt::format(R"({{"PodName":"{}","PodNamespace":"s","PodUID":"{}","Node":"{}"}})", uid, uid, node);
@@ -70,34 +67,17 @@ class Unsure final : public RelayedKubeApi {
   std::vector<std::pair<std::string, std::string>> late_;
 };
 
-/// A server, a model that watches it, and a leader.
-struct Cluster {
-  FakeKubeApi api;
-  ManualClock clock;
-  Log log{[](std::string_view) {}};
-  ClusterModel model{{}, clock, log};
-  Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
-  std::mutex telling;
-  std::vector<codec::EventNote> told;
+/// The model watches the server.
+struct Cluster : Leading {
   std::vector<std::jthread> watches;
 
-  Cluster() {
-    api.put("/api/v1/nodes/n1", node_object("n1"));
-    for (const auto* uuid : {"GPU-0", "GPU-1"}) put(gpu("n1", uuid));
-    leader.step();
-    leader.step();
-    EXPECT_TRUE(leader.leads_until(clock.now()));
-  }
+  Cluster() : Leading({gpu("n1", "GPU-0"), gpu("n1", "GPU-1")}) { EXPECT_TRUE(leader.leads_until(clock.now())); }
   ~Cluster() {
     for (auto& watch : watches) watch.request_stop();
   }
-  void put(const codec::GpuObject& card) {
-    api.put("/apis/elasticgpu.io/v1alpha1/gpus/" + card.name, gpu_object(card));
-  }
   void watch() {
     for (const auto& [path, sink] :
-         {std::pair<std::string, KubeSink>{"/api/v1/nodes", model.nodes()},
-          {"/apis/elasticgpu.io/v1alpha1/gpus", model.gpus()},
+         {std::pair<std::string, KubeSink>{"/api/v1/nodes", model.nodes()}, {kGpus, model.gpus()},
           {"/api/v1/pods", model.pods()}})
       watches.emplace_back(
           [this, where = path, to = sink](const std::stop_token& stop) { api.watch(where, {}, to, stop); });
@@ -105,17 +85,10 @@ struct Cluster {
   }
   bool settled() { return api.wait_watches(3, 20s); }
   Binder binder(KubeApi& through) {
-    return Binder({model, leader, through, clock, log, {},
-                   [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; },
-                   [this](codec::EventNote note) {
-                     const std::lock_guard lock(telling);
-                     told.push_back(std::move(note));
-                   }});
+    return Binder({model, leader, through, clock, log, {}, binpack,
+                   [this](codec::EventNote one) { note(std::move(one)); }});
   }
-  void add(const std::string& uid, const std::string& gib = "4") {
-    api.put(pod_path(uid), pod_object({.uid = uid, .gib = gib}));
-  }
-  codec::ClusterPod pod(const std::string& uid) { return *codec::parse_cluster_pod(*api.object(pod_path(uid))); }
+  void add(const std::string& uid, const std::string& gib = "4") { put(PodText{.uid = uid, .gib = gib}); }
   /// What the pods' records add up to, by the server's own objects: nothing of the model in it.
   std::map<std::string, std::uint64_t> gib_by_card() {
     std::map<std::string, std::uint64_t> sums;
@@ -294,14 +267,10 @@ TEST_F(BinderTest, ANamesakeIsAnotherPod) {
 /// lingers on its node after that, nobody else gets the room.
 TEST_F(BinderTest, RoomOfAPodThatIsGoneIsKeptUntilTheWatchSaysSo) {
   ClusterModel model{{}, cluster.clock, cluster.log};
-  model.nodes().replace({*cluster.api.object("/api/v1/nodes/n1")});
-  std::vector<std::string> gpus = *cluster.api.list("/apis/elasticgpu.io/v1alpha1/gpus", {});
-  model.gpus().replace(gpus);
   cluster.add("a", "16");
+  sync(model, cluster.api);
   const auto pods = model.pods();
-  pods.replace({*cluster.api.object(pod_path("a"))});
-  Binder other({model, cluster.leader, cluster.api, cluster.clock, cluster.log, {},
-                [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; }, {}});
+  Binder other({model, cluster.leader, cluster.api, cluster.clock, cluster.log, {}, binpack, {}});
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded, .done = true});
   cluster.api.fail_next({.verb = "get", .path = "pods/a", .code = Code::kUnavailable});
   EXPECT_THAT(other.bind(call("a")), ::testing::Not(kOk));
@@ -409,8 +378,7 @@ TEST(BinderRace, TheOldLeadersBindingThatLandsLateIsAConflictAndNotLost) {
   cluster.clock.advance(11s);
   leader.step();
   ASSERT_EQ(leader.epoch(), 2U);
-  Binder binder({cluster.model, leader, cluster.api, cluster.clock, cluster.log, {},
-                 [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; }, {}});
+  Binder binder({cluster.model, leader, cluster.api, cluster.clock, cluster.log, {}, binpack, {}});
   Binder stopped = cluster.binder(cluster.api);
   EXPECT_THAT(stopped.bind(call("more")), HasSubstr("does not lead"));
   EXPECT_EQ(binder.bind(call("next")), kOk);

@@ -6,6 +6,10 @@
 
 namespace carve::control {
 
+std::string pod_path(const std::string& space, const std::string& name) {
+  return "/api/v1/namespaces/" + space + "/pods/" + name;
+}
+
 std::optional<KnownPod> known_pod(codec::ClusterPod object, const codec::DialectSettings& settings) {
   KnownPod pod;
   auto parts = codec::requests_by_slots(object.ask, settings);

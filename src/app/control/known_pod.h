@@ -33,6 +33,9 @@ struct KnownPod {
   }
 };
 
+/// Where the API server has a pod.
+[[nodiscard]] std::string pod_path(const std::string& space, const std::string& name);
+
 /// nullopt: the Pod has nothing to do with cards. A record counts only where a node stands beside it, for this very
 /// pod: policies protect the annotation from the Binding on, what a template says before is nobody's decision.
 [[nodiscard]] std::optional<KnownPod> known_pod(codec::ClusterPod object, const codec::DialectSettings& settings);

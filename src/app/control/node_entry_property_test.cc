@@ -57,7 +57,7 @@ class History {
       }
       case 7: {
         if (pick(2) == 0) {
-          entry_.kept[owner] = {{owner, 5, slices(owner)}, {}};
+          entry_.kept[owner] = {{owner, 5, slices(owner), {}}, {}};
         } else {
           entry_.kept.erase(owner);
         }

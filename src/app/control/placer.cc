@@ -21,7 +21,7 @@ Result<void> Placer::write(const KnownPod& pod, const Reservation& room) {
   all[std::string(codec::kRecordAnnotation)] = text;
   if (world_.leader.epoch() != room.epoch || !world_.leader.leads_until(world_.clock.now() + Binder::kWrite))
     return fail(Code::kUnavailable, "this replica does not lead any more");
-  const auto path = fmt::format("/api/v1/namespaces/{}/pods/{}", ask.space, ask.name);
+  const auto path = pod_path(ask.space, ask.name);
   const auto written = world_.api.patch(path, KubePatch::kMerge, codec::annotations_patch(pod.object, all));
   if (!written) return tl::unexpected(written.error());
   return {};

@@ -6,10 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "app/control/binder.h"
-#include "app/control/testing/objects.h"
+#include "app/control/testing/leading.h"
 #include "app/control/waker.h"
 #include "codec/record.h"
-#include "port/testing/fake_kube_api.h"
 
 namespace carve::control {
 namespace {
@@ -17,41 +16,16 @@ namespace {
 using namespace std::chrono_literals;
 using namespace testing;  // NOLINT: the objects of the tests
 using ::testing::HasSubstr;
-using carve::testing::FakeKubeApi;
 
-constexpr auto kPod = "/api/v1/namespaces/s/pods/";
-
-class PlacerTest : public ::testing::Test {
+class PlacerTest : public ::testing::Test, protected Leading {
  protected:
-  void SetUp() override {
-    api.put("/api/v1/nodes/n1", node_object("n1"));
-    model.nodes().replace({node_object("n1")});
-    model.gpus().replace({gpu_object(gpu("n1", "GPU-0"))});
-    model.pods().replace({});
-    leader.step();
-    leader.step();
-  }
-  /// The pod as it is in the server, as the watch tells it.
-  void tell(const std::string& uid) { model.pods().change({KubeChange::Kind::kPut, *api.object(kPod + uid)}); }
-  void add(const PodText& pod) {
-    api.put(kPod + pod.uid, pod_object(pod));
-    tell(pod.uid);
-  }
-  codec::ClusterPod pod(const std::string& uid) { return *codec::parse_cluster_pod(*api.object(kPod + uid)); }
+  PlacerTest() : Leading({gpu("n1", "GPU-0")}) { sync(model, api); }
   std::size_t patches() {
     std::size_t count = 0;
     for (const auto& write : api.writes()) count += write.verb == "patch" && write.done ? 1 : 0;
     return count;
   }
-  FakeKubeApi api;
-  ManualClock clock;
-  Log log{[](std::string_view) {}};
-  ClusterModel model{{}, clock, log};
-  Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
-  std::vector<codec::EventNote> told;
-  Placer placer{{model, leader, api, clock, log, {},
-                 [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; },
-                 [this](codec::EventNote note) { told.push_back(std::move(note)); }}};
+  Placer placer{{model, leader, api, clock, log, {}, binpack, [this](codec::EventNote one) { note(std::move(one)); }}};
   Waker waker{model, leader, api, clock, log};
 };
 
@@ -63,7 +37,7 @@ TEST_F(PlacerTest, APodThatSomebodyElseGaveANodeGetsItsRecordByOnePatch) {
   EXPECT_EQ(record->owner.uid, "a");
   placer.step();
   EXPECT_EQ(patches(), 1U);
-  tell("a");
+  tell_model("a");
   clock.advance(1h);
   EXPECT_EQ(model.figures().reserved, 0U);
   EXPECT_EQ(model.figures().holding, 1U);
@@ -89,8 +63,8 @@ TEST_F(PlacerTest, WhatStartedWithoutUsOrIsElsewhereIsLeftAlone) {
   add({.uid = "far", .node = "n7"});
   auto object = pod_object({.uid = "runs", .node = "n1"});
   object.replace(object.find(R"("phase")"), 7, R"("containerStatuses":[{"state":{"running":{}}}],"phase")");
-  api.put(kPod + std::string("runs"), object);
-  tell("runs");
+  api.put(pod_path("runs"), object);
+  tell_model("runs");
   placer.step();
   EXPECT_EQ(patches(), 0U);
   EXPECT_TRUE(told.empty());
@@ -114,17 +88,17 @@ TEST_F(PlacerTest, APatchThatIsLostOrTooLateIsMadeAgainWithTheSameWords) {
   placer.step();
   EXPECT_EQ(pod("a").record, "");
   EXPECT_EQ(model.figures().reserved, 1U);
-  auto changed = nlohmann::json::parse(*api.object(kPod + std::string("a")));
+  auto changed = nlohmann::json::parse(*api.object(pod_path("a")));
   changed["metadata"]["labels"]["x"] = "y";
-  api.put(kPod + std::string("a"), changed.dump());  // our next patch is of a pod that was read before
+  api.put(pod_path("a"), changed.dump());  // our next patch is of a pod that was read before
   clock.advance(1s);
   placer.step();
   EXPECT_EQ(pod("a").record, "");
-  tell("a");
+  tell_model("a");
   clock.advance(1s);
   placer.step();
   EXPECT_NE(pod("a").record, "");
-  tell("a");
+  tell_model("a");
   EXPECT_EQ(model.figures().reserved, 0U);
   EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U);
 }
@@ -135,7 +109,7 @@ TEST_F(PlacerTest, RoomIsKeptForAPatchThatTheServerGaveUpOn) {
   placer.step();
   EXPECT_EQ(model.figures().reserved, 1U) << "nobody else gets it";
   EXPECT_TRUE(told.empty()) << "it is not known that it has no cards";
-  tell("a");
+  tell_model("a");
   EXPECT_EQ(model.figures().reserved, 0U);
   EXPECT_EQ(model.figures().holding, 1U);
 }

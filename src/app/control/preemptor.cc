@@ -14,9 +14,7 @@
 namespace carve::control {
 namespace {
 
-std::string path_of(const KnownPod& pod) {
-  return fmt::format("/api/v1/namespaces/{}/pods/{}", pod.object.ask.space, pod.object.ask.name);
-}
+std::string path_of(const KnownPod& pod) { return pod_path(pod.object.ask.space, pod.object.ask.name); }
 
 /// Something of the owner is booked on that node.
 bool holds_on(const ClusterState& cluster, const std::string& node, const Owner& owner) {

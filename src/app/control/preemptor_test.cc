@@ -5,9 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/control/testing/objects.h"
+#include "app/control/testing/leading.h"
 #include "codec/record.h"
-#include "port/testing/fake_kube_api.h"
 
 namespace carve::control {
 namespace {
@@ -18,36 +17,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using carve::testing::FakeKubeApi;
 using Strings = std::vector<std::string>;
 
-constexpr auto kPod = "/api/v1/namespaces/s/pods/";
-
-class PreemptorTest : public ::testing::Test {
+class PreemptorTest : public ::testing::Test, protected Leading {
  protected:
-  void SetUp() override {
-    api.put("/api/v1/nodes/n1", node_object("n1"));
-    api.put("/api/v1/nodes/n2", node_object("n2"));
-    model.nodes().replace({node_object("n1"), node_object("n2")});
-    model.gpus().replace({gpu_object(gpu("n1", "GPU-1")), gpu_object(gpu("n2", "GPU-2"))});
-    model.pods().replace({});
-    lead();
-  }
-  void lead() {
-    leader.step();
-    leader.step();
-  }
-  void tell_model(const std::string& uid) { model.pods().change({KubeChange::Kind::kPut, *api.object(kPod + uid)}); }
+  PreemptorTest() : Leading({gpu("n1", "GPU-1"), gpu("n2", "GPU-2")}) { sync(model, api); }
   /// A pod with what it holds; its card is its node's.
   void holds(const std::string& uid, const std::string& node, std::uint64_t gib, int priority = 0,
              const std::string& more = "") {
     const std::string card = node == "n1" ? "GPU-1" : "GPU-2";
     add({.uid = uid, .node = node, .record = record_text({slice(uid, card, gib)}), .phase = "Running",
          .gib = std::to_string(gib), .more = more, .priority = priority});
-  }
-  void add(const PodText& pod) {
-    api.put(kPod + pod.uid, pod_object(pod));
-    tell_model(pod.uid);
   }
   /// kube-scheduler asked about it a moment ago: on these nodes only cards are missing.
   void turn_away(const std::string& uid, const Strings& nodes) {
@@ -68,7 +48,7 @@ class PreemptorTest : public ::testing::Test {
     Strings names;
     for (const auto& write : api.writes()) {
       if (write.path.ends_with("/eviction") && write.done && write.body.find("dryRun") == std::string::npos)
-        names.push_back(write.path.substr(std::string(kPod).size(), write.path.size() - std::string(kPod).size() - 9));
+        names.push_back(write.path.substr(pod_path("").size(), write.path.size() - pod_path("").size() - 9));
     }
     return names;
   }
@@ -78,25 +58,18 @@ class PreemptorTest : public ::testing::Test {
     model.pods().change({KubeChange::Kind::kDeleted,
                          pod_object({.uid = uid, .node = node, .record = record_text({slice(uid, card, gib)})})});
   }
-  std::string nominated(const std::string& uid) { return codec::parse_cluster_pod(*api.object(kPod + uid))->nominated; }
+  std::string nominated(const std::string& uid) { return pod(uid).nominated; }
   std::string why_not(const std::string& uid, const std::string& gib, int priority, const std::string& node) {
     const auto text = pod_object({.uid = uid, .gib = gib, .priority = priority});
-    const auto pod = known_pod(*codec::parse_cluster_pod(text), {});
-    const auto found = fit(*model.snapshot(), pod->owner(), pod->parts, {node}, kPolicies[0], priority);
+    const auto asks = known_pod(*codec::parse_cluster_pod(text), {});
+    const auto found = fit(*model.snapshot(), asks->owner(), asks->parts, {node}, kPolicies[0], priority);
     return found.refused.empty() ? "" : found.refused.front().why;
   }
-  FakeKubeApi api;
-  ManualClock clock;
-  Log log{[](std::string_view) {}};
-  ClusterModel model{{}, clock, log};
-  Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
   TurnedAway turned_away;
-  std::vector<codec::EventNote> told;
   std::vector<codec::TurnedAwayNote> handed;
-  Preemptor preemptor{{model, leader, api, clock, log, turned_away,
-                       [](const KnownPod&, const std::string&) -> const PolicyRow& { return kPolicies[0]; },
-                       [this](codec::EventNote note) { told.push_back(std::move(note)); },
-                       [this](const codec::TurnedAwayNote& note) { handed.push_back(note); }}};
+  Preemptor preemptor{{model, leader, api, clock, log, turned_away, binpack,
+                       [this](codec::EventNote one) { note(std::move(one)); },
+                       [this](const codec::TurnedAwayNote& one) { handed.push_back(one); }}};
 };
 
 TEST_F(PreemptorTest, OnlyThoseGoWhoseRoomIsNeededAndTheNodeIsNamed) {
@@ -171,7 +144,7 @@ TEST_F(PreemptorTest, NobodyGoesForAnEqualOrForNothing) {
   waits("elsewhere", "8", 1000, {"n7"});
   auto never = nlohmann::json::parse(pod_object({.uid = "never", .priority = 1000}));
   never["spec"]["preemptionPolicy"] = "Never";
-  api.put(kPod + std::string("never"), never.dump());
+  api.put(pod_path("never"), never.dump());
   tell_model("never");
   turn_away("never", {"n1", "n2"});
   add({.uid = "untried", .priority = 1000});
@@ -281,7 +254,7 @@ TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
   holds("top", "n2", 16, 2000);
   auto high = nlohmann::json::parse(pod_object({.uid = "high", .gib = "10", .priority = 1000}));
   high["status"]["nominatedNodeName"] = "n1";
-  api.put(kPod + std::string("high"), high.dump());
+  api.put(pod_path("high"), high.dump());
   tell_model("high");
   preemptor.step();
   EXPECT_EQ(model.figures().held, 1U);
@@ -301,9 +274,9 @@ TEST_F(PreemptorTest, WhileKubeSchedulerEvictsForAPodNobodyElseDoes) {
   turned_away.put("high", {"n1"}, clock.now());
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty()) << "its preempt call may come in a moment";
-  auto high = nlohmann::json::parse(*api.object(kPod + std::string("high")));
+  auto high = nlohmann::json::parse(*api.object(pod_path("high")));
   high["status"]["nominatedNodeName"] = "n2";
-  api.put(kPod + std::string("high"), high.dump());
+  api.put(pod_path("high"), high.dump());
   tell_model("high");
   clock.advance(1s);
   preemptor.step();
@@ -321,7 +294,7 @@ TEST_F(PreemptorTest, AStaticPodIsNotAskedToGo) {
   const auto record = record_text({slice("static", "GPU-1", 16)});
   auto object = nlohmann::json::parse(pod_object({.uid = "static", .node = "n1", .record = record}));
   object["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x";
-  api.put(kPod + std::string("static"), object.dump());
+  api.put(pod_path("static"), object.dump());
   tell_model("static");
   waits("high", "8", 1000, {"n1"});
   preemptor.step();

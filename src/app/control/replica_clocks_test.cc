@@ -11,9 +11,8 @@
 #include "app/control/extender.h"
 #include "app/control/leader.h"
 #include "app/control/live_placement.h"
-#include "app/control/testing/objects.h"
+#include "app/control/testing/leading.h"
 #include "codec/record.h"
-#include "port/testing/fake_kube_api.h"
 #include "port/testing/relayed_kube_api.h"
 
 // RA-3: the clocks of two replicas differ by five seconds. Whatever they show, the same pods get the same cards, no
@@ -28,10 +27,7 @@ using carve::testing::FakeKubeApi;
 using carve::testing::RelayedKubeApi;
 
 constexpr auto kLease = "/apis/coordination.k8s.io/v1/namespaces/carve-system/leases/carve-control";
-constexpr auto kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
 constexpr char kOk[] = R"({"Error":""})";
-
-std::string pod_path(const std::string& uid) { return "/api/v1/namespaces/s/pods/" + uid; }
 
 /// A machine of its own: time passes there as everywhere, and its clocks show something else.
 class ShiftedClock final : public Clock {
@@ -76,18 +72,11 @@ class Fenced final : public RelayedKubeApi {
   FakeKubeApi& server_;
 };
 
-const PolicyRow& binpack(const KnownPod&, const std::string&) { return kPolicies[0]; }
-
-/// One replica, wired as cmd/control_main.cc does; what its watches tell it is told by sync().
+/// One replica, wired as cmd/control_main.cc does; what its watches tell it is told by sync() of leading.h.
 struct Replica {
   Replica(KubeApi& server, ManualClock& real, Clock::Duration since_boot, Clock::Duration wall, std::string name)
       : api(server), clock(real, since_boot, wall), names{.identity = std::move(name)} {}
 
-  void sync() {
-    model.nodes().replace(*api.list("/api/v1/nodes", {}));
-    model.gpus().replace(*api.list(kGpus, {}));
-    model.pods().replace(*api.list("/api/v1/pods", {}));
-  }
   /// The node that kube-scheduler would take, by this replica's word; empty: none.
   std::string choose(const std::string& uid) {
     const auto call = R"({"Pod":)" + *api.get(pod_path(uid), {}) + R"(,"NodeNames":["n1","n2","n3"]})";
@@ -142,7 +131,7 @@ struct Cluster {
   }
   std::unique_ptr<Replica> replica(const std::string& name, Clock::Duration since_boot, Clock::Duration wall) {
     auto made = std::make_unique<Replica>(api, real, since_boot, wall, name);
-    made->sync();
+    sync(made->model, made->api);
     return made;
   }
   /// By the server's own objects: pod → node and cards, and what the cards come to.
@@ -258,7 +247,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
       if (stopped[i] > 0) {
         --stopped[i];
       } else if (!lags) {
-        replicas[i]->sync();
+        sync(replicas[i]->model, replicas[i]->api);
       }
     }
     for (int look = 0; look < 6; ++look) {
@@ -297,7 +286,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
   EXPECT_TRUE(std::is_sorted(cluster.api.accepted.begin(), cluster.api.accepted.end())) << "seed " << seed;
   cluster.real.advance(Binder::kForgotten);
   for (const auto& replica : replicas) {
-    replica->sync();
+    sync(replica->model, replica->api);
     replica->binder.step();
   }
   cluster.real.advance(ClusterModel::kLinger);

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/control/cluster_model.h"
+#include "app/control/leader.h"
+#include "app/control/testing/objects.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "codec/cluster/cluster_pod.h"
+#include "codec/dra/event.h"
+#include "core/policy/policy.h"
+#include "port/testing/fake_kube_api.h"
+
+// What Binder, Placer and Preemptor work on, for their tests.
+namespace carve::control::testing {
+
+inline constexpr auto kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
+
+inline std::string pod_path(const std::string& uid) { return control::pod_path("s", uid); }
+
+inline const PolicyRow& binpack(const KnownPod&, const std::string&) { return kPolicies[0]; }
+
+/// All that the server has, as watches tell it that begin now.
+inline void sync(ClusterModel& model, KubeApi& api) {
+  model.nodes().replace(*api.list("/api/v1/nodes", {}));
+  model.gpus().replace(*api.list(kGpus, {}));
+  model.pods().replace(*api.list("/api/v1/pods", {}));
+}
+
+/// A server with these cards on their nodes, and one replica of control, which leads. Its model has heard nothing.
+struct Leading {
+  explicit Leading(const std::vector<codec::GpuObject>& cards) {
+    for (const auto& card : cards) {
+      api.put("/api/v1/nodes/" + card.node, node_object(card.node));
+      put(card);
+    }
+    lead();
+  }
+  void lead() {
+    leader.step();
+    leader.step();
+  }
+  void put(const codec::GpuObject& card) { api.put(std::string(kGpus) + "/" + card.name, gpu_object(card)); }
+  void put(const PodText& pod) { api.put(pod_path(pod.uid), pod_object(pod)); }
+  /// The pod as it is in the server.
+  codec::ClusterPod pod(const std::string& uid) { return *codec::parse_cluster_pod(*api.object(pod_path(uid))); }
+  /// The same, as the watch tells it.
+  void tell_model(const std::string& uid) {
+    model.pods().change({KubeChange::Kind::kPut, *api.object(pod_path(uid))});
+  }
+  void add(const PodText& pod) {
+    put(pod);
+    tell_model(pod.uid);
+  }
+  void note(codec::EventNote one) {
+    const std::lock_guard lock(telling);
+    told.push_back(std::move(one));
+  }
+
+  carve::testing::FakeKubeApi api;
+  ManualClock clock;
+  Log log{[](std::string_view) {}};
+  ClusterModel model{{}, clock, log};
+  Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
+  std::mutex telling;
+  std::vector<codec::EventNote> told;
+};
+
+}  // namespace carve::control::testing
