@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "codec/dialects/dialect.h"
 #include "codec/json_memory.h"
 #include "codec/node/node_object.h"
 #include "codec/node/plugin_conflict.h"
@@ -20,8 +21,13 @@ Result<ClusterNode> parse_cluster_node(std::string_view text) {
   if (labels != nullptr && labels->is_object()) {
     for (const auto& [key, label] : labels->get_object()) node.labels[std::string(key)] = read::text_of(&label);
   }
-  const auto slots = read::text_named(read::at(value, "status.allocatable"), "elasticgpu.io/slot");
+  const auto slots = read::text_named(read::at(value, "status.allocatable"), kSlots);
   (void)std::from_chars(slots.data(), slots.data() + slots.size(), node.slots);
+  for (const auto& item : read::list(value, "status.addresses")) {
+    if (read::text(item, "type") != "InternalIP") continue;
+    node.address = read::text(item, "address");
+    break;
+  }
   for (const auto& item : read::list(value, "status.conditions")) {
     if (read::text(item, "status") != "True") continue;
     const auto type = read::text(item, "type");
@@ -29,15 +35,6 @@ Result<ClusterNode> parse_cluster_node(std::string_view text) {
     if (type == kConflictingPlugin) node.of_others = names_in_conflict(read::text(item, "message"));
   }
   return node;
-}
-
-std::string node_address(std::string_view text) {
-  const auto value = read::parse(text, "Node");
-  if (!value) return {};
-  for (const auto& item : read::list(*value, "status.addresses")) {
-    if (read::text(item, "type") == "InternalIP") return read::text(item, "address");
-  }
-  return {};
 }
 
 }  // namespace carve::codec

@@ -13,6 +13,7 @@ namespace carve::codec {
 struct ClusterNode {
   std::string name;
   std::map<std::string, std::string> labels;
+  std::string address = {};  // by which the cluster reaches it: its InternalIP; empty: it tells none
   std::uint64_t slots = 0;  // allocatable elasticgpu.io/slot
   bool leaving = false;     // its agent says that it is about to end (kAgentLeaving)
   std::vector<std::string> of_others = {};  // names that another device plugin serves there (kConflictingPlugin)
@@ -22,8 +23,5 @@ struct ClusterNode {
 /// Tolerant.
 ///   errors  kInvalidArgument: no JSON, or without a name
 [[nodiscard]] Result<ClusterNode> parse_cluster_node(std::string_view text);
-
-/// By which address the cluster reaches a Node (its InternalIP); empty: it tells none.
-[[nodiscard]] std::string node_address(std::string_view text);
 
 }  // namespace carve::codec

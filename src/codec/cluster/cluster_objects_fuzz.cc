@@ -15,7 +15,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   using namespace carve::codec;
   static_cast<void>(parse_cluster_node(text));
-  static_cast<void>(node_address(text));
   static_cast<void>(parse_workload(text));
   static_cast<void>(is_ready(text));
   static_cast<void>(allocatable_of(text, "nvidia.com/gpu"));

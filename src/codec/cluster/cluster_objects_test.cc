@@ -118,9 +118,9 @@ TEST(ClusterNode, LabelsAndSlots) {
 
 TEST(ClusterNode, ItsAddressIsTheOneWithinTheCluster) {
   const std::string outside = R"({"metadata":{"name":"n"},"status":{"addresses":[{"type":"Hostname","address":"n"})";
-  EXPECT_EQ(node_address(outside + R"(,{"type":"InternalIP","address":"10.0.0.1"}]}})"), "10.0.0.1");
-  EXPECT_EQ(node_address(outside + "]}}"), "");
-  EXPECT_EQ(node_address("no JSON"), "");
+  const std::string two = R"(,{"type":"InternalIP","address":"10.0.0.1"},{"type":"InternalIP","address":"fd00::1"}]}})";
+  EXPECT_EQ(parse_cluster_node(outside + two)->address, "10.0.0.1");
+  EXPECT_EQ(parse_cluster_node(outside + "]}}")->address, "");
 }
 
 TEST(ClusterNode, WhichNamesAnotherPluginServes) {

@@ -2,6 +2,7 @@
 
 #include "app/cli/cluster/objects.h"
 #include "app/control/explain.h"
+#include "app/control/known_pod.h"
 #include "codec/cluster/cluster_node.h"
 #include "codec/cluster/notes.h"
 
@@ -25,14 +26,13 @@ Result<std::map<std::string, std::string>> ask_addresses(KubeApi& api) {
   CARVE_TRY(const auto nodes, api.list("/api/v1/nodes"));
   std::map<std::string, std::string> addresses;
   for (const auto& text : nodes) {
-    if (const auto node = codec::parse_cluster_node(text)) addresses[node->name] = codec::node_address(text);
+    if (auto node = codec::parse_cluster_node(text)) addresses[node->name] = std::move(node->address);
   }
   return addresses;
 }
 
 Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::string& space, const std::string& name) {
-  const std::string path = "/api/v1/namespaces/" + space + "/pods/" + name;
-  const auto text = access.api.get(path);
+  const auto text = access.api.get(control::pod_path(space, name));
   if (!text && text.error().code == Code::kNotFound)
     return fail(Code::kNotFound, "no pod " + name + " in namespace " + space);
   if (!text) return tl::unexpected(text.error());
