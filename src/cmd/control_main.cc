@@ -122,8 +122,9 @@ class Control {
   control::Routes secure_routes_;
   control::Routes plain_routes_;
   SecurePort secure_;
-  std::unique_ptr<http::Server> plain_;
   std::atomic<bool> leaving_ = false;
+  std::atomic<const http::Server*> counted_ = nullptr;  // plain_: it is asked for metrics before run() has it
+  std::unique_ptr<http::Server> plain_;
 };
 
 tls::CertificateNames names_of(const ControlOptions& options) {
@@ -264,8 +265,9 @@ std::string Control::why_not_ready() const {
 }
 
 void Control::write_ports(MetricsText* text) const {
+  const auto* plain = counted_.load();
   const std::pair<const char*, http::ServerCounts> ports[] = {
-      {"https", secure_.counts()}, {"http", plain_ ? plain_->counts() : http::ServerCounts{}}};
+      {"https", secure_.counts()}, {"http", plain != nullptr ? plain->counts() : http::ServerCounts{}}};
   text->family("carve_control_connections", MetricsText::Kind::kGauge, "Open connections.");
   for (const auto& [port, counts] : ports) text->sample(std::uint64_t{counts.open}, {{"port", port}});
   text->family("carve_control_connections_total", MetricsText::Kind::kCounter,
@@ -314,6 +316,7 @@ Result<void> Control::run(const sigset_t& stop_signals, ConfigWatch& settings) {
   auto opened = http::Server::open(plain, [this](const HttpAsk& ask) { return plain_routes_.answer(ask); }, log_);
   if (!opened) return fail_in("--plain-listen", opened.error());
   plain_ = std::move(*opened);
+  counted_ = plain_.get();
   log_.info("control starts",
             {{"version", kVersion}, {"identity", identity_}, {"health", plain_->port()}, {"policy", config_.policy}});
   auto& api = *apis_.watches;
