@@ -36,6 +36,7 @@
 #include "cmd/agent_port.h"
 #include "cmd/arbiter_main.h"
 #include "cmd/cluster_config.h"
+#include "cmd/config.h"
 #include "cmd/config_watch.h"
 #include "cmd/keep_agent.h"
 #include "cmd/node_doors.h"

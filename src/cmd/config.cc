@@ -1,3 +1,5 @@
+#include "cmd/config.h"
+
 #include <grp.h>
 #include <pwd.h>
 
@@ -8,7 +10,6 @@
 
 #include "adapter/process/text_file.h"
 #include "cmd/config_lines.h"
-#include "cmd/options.h"
 #include "codec/quantity.h"
 
 // The configuration file: lines of `key = value`, # begins a comment. Keys are the flags' names; `allow`,

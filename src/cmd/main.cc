@@ -8,6 +8,7 @@
 
 #include "cmd/arbiter_main.h"
 #include "cmd/completion.h"
+#include "cmd/config.h"
 #include "cmd/options.h"
 
 // The one binary. Every flag there is stands in this file.

@@ -168,19 +168,6 @@ int doctor(const ViewOptions& options);
 int probe(const ProbeOptions& options);
 int version(const ViewOptions& options);
 
-/// Where HostOptions::config is looked for when it is empty.
-inline constexpr const char* kUsualConfig = "/etc/carve/carve.conf";
-/// The configuration's text into `options` (what flags set wins, by `set_by_flag`: names without dashes).
-///   errors  kInvalidArgument: every line that is wrong, with its number and `source`; unknown keys are wrong
-[[nodiscard]] Result<void> parse_config(const std::string& text, const std::string& source,
-                                        const std::vector<std::string>& set_by_flag, HostOptions* options);
-/// The same of a file.
-[[nodiscard]] Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
-                                       HostOptions* options);
-/// What flags and configuration come to.
-///   errors  kInvalidArgument: a folder that is no absolute path, or too long
-[[nodiscard]] Result<void> check_folders(const HostOptions& host);
-
 /// "500ms", "60s", "5m", "2h". kInvalidArgument names the field and the legal units.
 [[nodiscard]] Result<std::chrono::milliseconds> parse_duration(const std::string& field,
                                                                const std::string& text);
