@@ -14,7 +14,7 @@ namespace {
 
 using namespace testing;  // NOLINT: the objects of the tests
 
-constexpr unsigned kCards = 3, kOwners = 6;
+constexpr unsigned kCards = 3, kOwners = 4;
 
 /// One node, changed as ClusterModel changes it: whoever's bookings may be others is in `moved`.
 class History {
@@ -80,9 +80,9 @@ class History {
 
   std::vector<Slice> slices(const Owner& owner) {
     std::vector<Slice> all;
-    const bool alone = pick(12) == 0;
+    const bool alone = pick(30) == 0;
     for (unsigned card = pick(kCards); card < kCards; card += 1 + pick(2)) {
-      auto one = slice(owner.uid, uuid(card), 1 + pick(5), owner.kind);
+      auto one = slice(owner.uid, uuid(card), 1 + pick(3), owner.kind);
       if (pick(3) == 0) one.part = "b";
       one.exclusive = alone;
       all.push_back(one);
@@ -92,7 +92,7 @@ class History {
   /// As its agent writes it: most often with one holder more or less than before.
   void put_card(unsigned card) {
     const auto known = entry_.gpus.find("n1." + uuid(card));
-    GpuEntry gpu{carve::control::testing::gpu("n1", uuid(card)), 0};
+    GpuEntry gpu{carve::control::testing::gpu("n1", uuid(card), 24), 0};
     gpu.object.name = "n1." + uuid(card);
     gpu.object.index = static_cast<int>(card);
     if (known != entry_.gpus.end()) gpu = known->second;
@@ -102,7 +102,9 @@ class History {
       case 1: gpu.odd = pick(4) == 0 ? 1 : 0; break;
       case 2: gpu.object.links = {{uuid(pick(kCards)), "NVLINK", static_cast<int>(pick(3))}}; break;
       case 3: std::shuffle(holders.begin(), holders.end(), random_); break;
-      case 4: return entry_.put_gpu(gpu.object.name, std::nullopt);
+      case 4:
+        if (pick(4) == 0) return entry_.put_gpu(gpu.object.name, std::nullopt);
+        break;
       default: break;
     }
     if (!holders.empty() && pick(2) == 0) holders.erase(holders.begin() + place_in(holders.size()));
@@ -118,7 +120,7 @@ class History {
     entry_.put_gpu(gpu.object.name, std::move(gpu));
   }
   void add_holder(unsigned card, std::vector<codec::GpuHolder>* holders) {
-    auto held = slice("u" + std::to_string(pick(kOwners)), uuid(card), 1 + pick(5),
+    auto held = slice("u" + std::to_string(pick(kOwners)), uuid(card), 1 + pick(3),
                       pick(5) == 0 ? OwnerKind::kClaim : OwnerKind::kPod);
     holders->insert(holders->begin() + place_in(holders->size() + 1), holder(held));
   }
@@ -140,7 +142,7 @@ class History {
 
 TEST(NodeEntryHistories, WhatMovedMakesTheLedgerThatIsMadeAnew) {
   unsigned fitting = 0, misfitting = 0;
-  for (unsigned seed = 0; seed < 400; ++seed) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
     History history(seed);
     std::mt19937 pauses(seed);
     for (int step = 0; step < 80; ++step) {
@@ -156,8 +158,8 @@ TEST(NodeEntryHistories, WhatMovedMakesTheLedgerThatIsMadeAnew) {
       ++(should.conflicts.empty() ? fitting : misfitting);
     }
   }
-  EXPECT_GT(fitting, 2000U);
-  EXPECT_GT(misfitting, 2000U);
+  EXPECT_GT(fitting, 1000U);
+  EXPECT_GT(misfitting, 1000U);
 }
 
 /// What the ledger before said of everything else is taken over as it is.
