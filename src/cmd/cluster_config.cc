@@ -15,8 +15,8 @@ Error not_legal(const std::string& value, const std::string& legal) {
 
 Result<void> apply(const std::string& key, const std::string& value, ClusterConfig* config) {
   if (key == "doors") {
-    if (value != "dra" && value != "slots" && value != "dra,slots")
-      return tl::unexpected(not_legal(value, "dra, slots and dra,slots"));
+    if (value != "dra" && value != "slots" && value != "dra,slots" && value != "dra,slots,shared")
+      return tl::unexpected(not_legal(value, "dra, slots, dra,slots and dra,slots,shared"));
     config->doors = value;
   } else if (key == "dialects.nvidia") {
     if (value != "slots" && value != "dra" && value != "off")

@@ -16,7 +16,7 @@ enum class NvidiaDoor : std::uint8_t { kSlots, kDra, kOff };
 /// What control and every agent of one installation must agree on: the ConfigMap `carve-cluster`, which both mount.
 /// It exists where control is installed; an agent without it serves DRA and nothing else.
 struct ClusterConfig {
-  std::string doors = "slots";                // of the agents: dra, slots or dra,slots
+  std::string doors = "slots";                // of the agents: dra, slots, dra,slots or dra,slots,shared
   NvidiaDoor nvidia = NvidiaDoor::kSlots;     // dialects.nvidia
   Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
   bool gpushare_http = false;                 // dialects.gpushare-http: its filter and inspect on the plain port

@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (config.error().what.find("cluster.conf:") == std::string::npos) __builtin_trap();
     return 0;
   }
-  const bool doors = config->doors == "dra" || config->doors == "slots" || config->doors == "dra,slots";
+  const bool doors = config->doors == "dra" || config->doors == "slots" || config->doors == "dra,slots" ||
+                     config->doors == "dra,slots,shared";
   if (!doors || config->policy.empty() || config->totals().empty()) __builtin_trap();
   if (config->gpushare_unit != carve::Bytes::gib(1) && config->gpushare_unit != carve::Bytes::mib(1)) __builtin_trap();
   return 0;

@@ -53,7 +53,7 @@ TEST_F(ClusterConfigFile, EveryMistakeIsNamedWithItsLine) {
                            "admission.visible-devices = leave\ndialects.gpushare-http = yes\n");
   ASSERT_FALSE(config);
   EXPECT_THAT(config.error().what,
-              AllOf(HasSubstr(":1: doors: \"window\"; legal are dra, slots and dra,slots"),
+              AllOf(HasSubstr(":1: doors: \"window\"; legal are dra, slots, dra,slots and dra,slots,shared"),
                     HasSubstr(":2: nonsense: not"),
                     HasSubstr(":3: placement.policy: "), HasSubstr("binpack"), HasSubstr(":4: colour: unknown key"),
                     HasSubstr(":5: admission.visible-devices: \"leave\"; legal are void and refuse"),

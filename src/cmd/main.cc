@@ -131,8 +131,8 @@ void node_flags(CLI::App* app, NodeOptions* node, CLI::Option* standalone) {
   app->add_option("--kubeconfig", node->kubeconfig, "how to reach the API server; without: as a pod of the cluster")
       ->type_name("FILE");
   app->add_option("--doors", node->doors,
-                  "how containers reach their slices: dra, slots, or dra,slots; without: as --cluster-config says, "
-                  "else dra")
+                  "how containers reach their slices: dra, slots, dra,slots, or dra,slots,shared (claims get cards "
+                  "that slots use, too); without: as --cluster-config says, else dra")
       ->type_name("LIST");
   app->add_option("--cluster-config", node->cluster_config,
                   "what control and agents of this installation agree on; where there is no such file there is no "

@@ -13,6 +13,7 @@
 #include "app/doors/device_names.h"
 #include "app/doors/dra_door.h"
 #include "app/doors/slice_publisher.h"
+#include "app/doors/slot_cards.h"
 #include "app/doors/slot_door.h"
 #include "app/node/departure.h"
 #include "app/node/node_report.h"
@@ -44,11 +45,13 @@ kubelet::SlotSocketOptions slot_socket(const DoorOptions& options) {
 }
 
 Result<void> parse_doors(const std::string& words, DoorOptions* options) {
-  options->dra = words == "dra" || words == "dra,slots" || words == "slots,dra";
-  options->slots = words == "slots" || words == "dra,slots" || words == "slots,dra";
+  options->shares_cards = words == "dra,slots,shared";
+  const bool both = words == "dra,slots" || words == "slots,dra" || options->shares_cards;
+  options->dra = both || words == "dra";
+  options->slots = both || words == "slots";
   if (options->dra || options->slots) return {};
   return fail(Code::kInvalidArgument,
-              "--doors: \"" + words.substr(0, 64) + "\"; legal are dra, slots and dra,slots");
+              "--doors: \"" + words.substr(0, 64) + "\"; legal are dra, slots, dra,slots and dra,slots,shared");
 }
 
 namespace {
@@ -154,7 +157,13 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
        options.wakes_pods, plugins, [&serves] { return serves && serves(); }, options.crashes});
   const auto shut = [&report] { return report.shut(); };
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
-  doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut);
+  doors::SlotCards slot_cards;
+  const auto by_slots = [&] {
+    const bool known = pods.synced();
+    return doors::SlotUse{slot_cards.step(doors::cards_of_slots(slices.held(), pods.all()), clock.now()), known};
+  };
+  doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut,
+                                  options.shares_cards ? nullptr : std::function<doors::SlotUse()>(by_slots));
   if (options.dra) cards = &publisher;
   const auto list_changed = [&in] {
     if (in != nullptr) in->slots_changed();
@@ -181,8 +190,11 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
     threads.emplace_back([&](const std::stop_token& end) { report.run_node_watch(end); });
     threads.emplace_back([&](const std::stop_token& end) { report.run_gpu_watch(end); });
     threads.emplace_back([&](const std::stop_token& end) { report.run(end); });
-    threads.emplace_back(
-        [&](const std::stop_token& end) { pods.run([&] { slot_door.poke(); }, end); });
+    const auto pods_changed = [&] {
+      slot_door.poke();
+      if (options.slots && !options.shares_cards) publisher.poke();
+    };
+    threads.emplace_back([&](const std::stop_token& end) { pods.run(pods_changed, end); });
     if (options.dra) serve_dra(publisher, dra, *entrances.server, clock, &threads);
     if (options.slots) threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
     if (early != nullptr && options.dra) early->lead_to(dra);

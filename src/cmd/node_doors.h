@@ -22,6 +22,7 @@ struct DoorOptions {
   std::string node;  // the Node's name; also the pool's
   bool dra = true;
   bool slots = true;
+  bool shares_cards = false;  // cards that slots use are offered to new claims, too
   std::string kubelet_dir =
       "/var/lib/kubelet";  // plugins, plugins_registry, pod-resources below it
   // Compiled into the kubelet: it does not follow its --root-dir. Another one for tests only.
@@ -42,7 +43,7 @@ struct DoorOptions {
 /// Where the kubelet finds the slots' door.
 [[nodiscard]] kubelet::SlotSocketOptions slot_socket(const DoorOptions& options);
 
-/// "dra,slots", "dra" or "slots".
+/// "dra,slots", "dra,slots,shared", "dra" or "slots".
 ///   errors  kInvalidArgument
 [[nodiscard]] Result<void> parse_doors(const std::string& words, DoorOptions* options);
 

@@ -134,7 +134,7 @@ struct ProbeOptions {
 struct NodeOptions {
   std::string name;
   std::string kubeconfig;  // empty: as a pod of the cluster
-  std::string doors;           // dra, slots or dra,slots; empty: as the cluster's configuration says, else dra
+  std::string doors;           // dra, slots, dra,slots[,shared]; empty: as the cluster's configuration says, else dra
   std::string cluster_config;  // file; none there: control is not installed
   std::string kubelet_dir = "/var/lib/kubelet";
   std::string runtime_socket;  // of the container runtime; empty: where they usually have it

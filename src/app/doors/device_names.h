@@ -12,6 +12,8 @@ inline constexpr std::string_view kDriver = "gpu.elasticgpu.io";
 inline constexpr std::string_view kMemory = "memory";
 inline constexpr std::string_view kCores = "cores";
 inline constexpr std::string_view kUnhealthyTaint = "gpu.elasticgpu.io/unhealthy";
+/// Of a card that pods hold by slots: what of it is free, the scheduler's sum of claims does not tell.
+inline constexpr std::string_view kSlotsTaint = "gpu.elasticgpu.io/used-by-slots";
 
 /// The card's name in ResourceSlices: a DNS label from its UUID, stable for ever ("gpu-8f0c4a…").
 [[nodiscard]] std::string device_name(const CardId& card);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "app/doors/device_names.h"
@@ -77,6 +78,8 @@ codec::PublishedDevice device_of(const GpuInventory& cards, std::size_t index) {
   return device;
 }
 
+codec::DeviceTaint slots_taint() { return {std::string(kSlotsTaint), "pods", "NoSchedule", ""}; }
+
 bool same_but_taints(codec::PublishedSlice a, codec::PublishedSlice b) {
   for (auto* slice : {&a, &b}) {
     for (auto& device : slice->devices) device.taints.clear();
@@ -135,11 +138,31 @@ std::optional<std::string> semantic_version(std::string_view text) {
   return out;
 }
 
-std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards) {
+std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards, const std::set<CardId>& by_slots) {
   std::vector<codec::PublishedDevice> devices;
   devices.reserve(cards.cards.size());
-  for (std::size_t i = 0; i < cards.cards.size(); ++i) devices.push_back(device_of(cards, i));
+  for (std::size_t i = 0; i < cards.cards.size(); ++i) {
+    devices.push_back(device_of(cards, i));
+    if (by_slots.contains(cards.cards[i].id)) devices.back().taints.push_back(slots_taint());
+  }
   return devices;
+}
+
+void keep_slots_taints(std::vector<codec::PublishedSlice>* wanted, const std::vector<codec::PublishedSlice>& existing) {
+  const auto has = [](const codec::PublishedDevice& device) {
+    return std::find(device.taints.begin(), device.taints.end(), slots_taint()) != device.taints.end();
+  };
+  std::set<std::string> tainted;
+  for (const auto& slice : existing) {
+    for (const auto& device : slice.devices) {
+      if (has(device)) tainted.insert(device.name);
+    }
+  }
+  for (auto& slice : *wanted) {
+    for (auto& device : slice.devices) {
+      if (tainted.contains(device.name) && !has(device)) device.taints.push_back(slots_taint());
+    }
+  }
 }
 
 std::vector<codec::PublishedSlice> slices_for(const std::string& node,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,13 @@
 namespace carve::doors {
 
 /// The devices that this node offers: one per card, shared by memory and cores, with what people select on.
-/// An unhealthy card carries a taint. In the order of the inventory: the scheduler takes the first that fits.
-[[nodiscard]] std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards);
+/// An unhealthy card carries a taint, and so does one `by_slots`. In the order of the inventory: the scheduler takes
+/// the first that fits.
+[[nodiscard]] std::vector<codec::PublishedDevice> devices_of(const GpuInventory& cards,
+                                                             const std::set<CardId>& by_slots = {});
+
+/// Leaves the taint of cards that slots use on those that have it: while nobody knows yet which they are.
+void keep_slots_taints(std::vector<codec::PublishedSlice>* wanted, const std::vector<codec::PublishedSlice>& existing);
 
 /// The ResourceSlices for these devices: at most 64 each (the limit beside taints), names that do not change.
 /// Generation and versions are plan()'s business.

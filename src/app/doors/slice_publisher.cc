@@ -15,7 +15,18 @@ namespace {
 constexpr std::string_view kSlices = "/apis/resource.k8s.io/v1/resourceslices";
 constexpr auto kLook = std::chrono::milliseconds(1000);
 constexpr auto kLookSoon = std::chrono::milliseconds(50);  // the kubelet's word is about to come
+constexpr auto kRest = std::chrono::milliseconds(200);     // after a write: what changes meanwhile goes with the next
 constexpr auto kMostBackOff = std::chrono::seconds(30);
+
+/// Of two versions of an object the first is the older one: its number is smaller (promised since Kubernetes 1.35).
+/// False where one of them is no number.
+bool older(std::string_view a, std::string_view b) {
+  const auto number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  if (!number(a) || !number(b)) return false;
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
 
 }  // namespace
 
@@ -29,31 +40,50 @@ void SlicePublisher::run_watch(const std::stop_token& stop) {
              sink, stop);
 }
 
-void SlicePublisher::learn(const std::string& object) {
-  auto slice = codec::parse_slice(object);
-  if (!slice || slice->driver != kDriver || slice->node != node_) return;
-  last_generation_ = std::max(last_generation_, slice->generation);
-  existing_[slice->name] = std::move(*slice);
+/// False: it is not ours, or older than what is known. The watch comes after the answer to a write of ours, perhaps
+/// only after that to the next one; and an answer may come after the watch.
+bool SlicePublisher::learn(codec::PublishedSlice slice) {
+  if (slice.driver != kDriver || slice.node != node_) return false;
+  auto& known = existing_[slice.name];
+  if (older(slice.version, known.version)) return false;
+  last_generation_ = std::max(last_generation_, slice.generation);
+  known = std::move(slice);
+  return true;
 }
 
 void SlicePublisher::replace(const std::vector<std::string>& objects) {
   {
     const std::lock_guard lock(mutex_);
     existing_.clear();
-    for (const auto& object : objects) learn(object);
+    told_.clear();
+    for (const auto& object : objects) {
+      if (auto slice = codec::parse_slice(object)) learn(std::move(*slice));
+    }
     synced_ = dirty_ = true;
   }
   changed_.notify_all();
 }
 
 void SlicePublisher::change(const KubeChange& change) {
+  auto slice = codec::parse_slice(change.object);
+  if (!slice) return;
   {
     const std::lock_guard lock(mutex_);
     if (change.kind == KubeChange::Kind::kPut) {
-      learn(change.object);
-    } else if (const auto gone = codec::parse_slice(change.object)) {
-      existing_.erase(gone->name);
+      if (!learn(std::move(*slice))) return;
+    } else {
+      const auto known = existing_.find(slice->name);
+      if (known == existing_.end() || older(slice->version, known->second.version)) return;
+      existing_.erase(known);
     }
+    dirty_ = true;
+  }
+  changed_.notify_all();
+}
+
+void SlicePublisher::poke() {
+  {
+    const std::lock_guard lock(mutex_);
     dirty_ = true;
   }
   changed_.notify_all();
@@ -81,15 +111,44 @@ Result<void> SlicePublisher::write(const SliceWrite& write) {
   auto written = write.kind == SliceWrite::Kind::kCreate ? api_.create(std::string(kSlices), body)
                                                          : api_.replace(path, body);
   if (!written) return fail_in("ResourceSlice " + write.slice.name, written.error());
-  const std::lock_guard lock(mutex_);
-  learn(*written);
+  auto answer = codec::parse_slice(*written);
+  if (!answer) return {};  // the watch will tell
+  bool all = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (learn(std::move(*answer))) all = kept(write.slice);
+  }
+  if (!all) {
+    log_.warn("the API server does not keep all of a resource slice",
+              {{"slice", write.slice.name},
+               {"hint", "device taints are dropped where the feature gate DRADeviceTaints is off: the scheduler then "
+                        "gives cards to claims that are unhealthy or in use by slots"}});
+  }
   return {};
 }
 
-Result<void> SlicePublisher::reconcile() {
+/// Remembers what was sent where something else came back, so that it is not sent again and again. False: for the
+/// first time.
+bool SlicePublisher::kept(const codec::PublishedSlice& sent) {
+  const auto found = existing_.find(sent.name);
+  if (found == existing_.end() || found->second.devices == sent.devices) {
+    told_.erase(sent.name);
+    return true;
+  }
+  auto told = sent;
+  told.version = found->second.version;
+  return !told_.insert_or_assign(sent.name, std::move(told)).second;
+}
+
+Result<std::size_t> SlicePublisher::reconcile() {
+  {
+    const std::lock_guard lock(mutex_);
+    dirty_ = false;  // before anybody is asked: what changes from now on is for the next time
+  }
   const bool shut = shut_ && !shut_().empty();
-  const auto wanted =
-      slices_for(node_, shut ? std::vector<codec::PublishedDevice>() : devices_of(slices_.cards()));
+  const auto use = by_slots_ ? by_slots_() : SlotUse();
+  auto wanted =
+      slices_for(node_, shut ? std::vector<codec::PublishedDevice>() : devices_of(slices_.cards(), use.cards));
   std::vector<SliceWrite> writes;
   {
     const std::lock_guard lock(mutex_);
@@ -97,9 +156,13 @@ Result<void> SlicePublisher::reconcile() {
       return fail(Code::kUnavailable, "the API server's ResourceSlices are not known yet");
     if (existing_.empty() && !registered_())
       return fail(Code::kUnavailable, "the kubelet has not registered the driver yet");
-    dirty_ = false;
     std::vector<codec::PublishedSlice> existing;
-    for (const auto& [name, slice] : existing_) existing.push_back(slice);
+    for (const auto& [name, slice] : existing_) {
+      existing.push_back(slice);
+      const auto told = told_.find(name);
+      if (told != told_.end() && told->second.version == slice.version) existing.back().devices = told->second.devices;
+    }
+    if (!use.known) keep_slots_taints(&wanted, existing);
     writes = plan(wanted, existing, last_generation_);
     if (!writes.empty())
       last_generation_ = std::max(last_generation_, writes.front().slice.generation);
@@ -108,7 +171,7 @@ Result<void> SlicePublisher::reconcile() {
     if (auto done = write(one); !done) {
       const std::lock_guard lock(mutex_);
       dirty_ = true;
-      return done;
+      return tl::unexpected(done.error());
     }
   }
   if (!writes.empty()) {
@@ -116,7 +179,7 @@ Result<void> SlicePublisher::reconcile() {
                                           {"slices", wanted.size()},
                                           {"generation", writes.front().slice.generation}});
   }
-  return {};
+  return writes.size();
 }
 
 void SlicePublisher::run_writer(Clock& clock, const std::stop_token& stop) {
@@ -137,6 +200,7 @@ void SlicePublisher::run_writer(Clock& clock, const std::stop_token& stop) {
       continue;
     }
     back_off = std::chrono::milliseconds(200);
+    if (done && *done > 0 && !clock.sleep_for(kRest, stop)) return;
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, stop, done ? kLook : kLookSoon,
                       [this] { return dirty_ && synced_ && error_.empty(); });

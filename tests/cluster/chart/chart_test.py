@@ -111,6 +111,7 @@ class Chart(unittest.TestCase):
     def test_lines_of_cluster_conf(self):
         for value, old, new in (
                 ("doors=dra\\,slots", "doors = slots", "doors = dra,slots"),
+                ("doors=dra\\,slots\\,shared", "doors = slots", "doors = dra,slots,shared"),
                 ("dialects.gpushareUnit=MiB", "dialects.gpushare-unit = GiB", "dialects.gpushare-unit = MiB"),
                 ("dialects.gpushareHttp=true", "dialects.gpushare-http = off", "dialects.gpushare-http = on"),
                 ("placement.policy=spread", "placement.policy = binpack", "placement.policy = spread"),
@@ -205,7 +206,7 @@ class Chart(unittest.TestCase):
 
     def test_what_is_nonsense_is_refused_in_words(self):
         for value, words in (("control.replicas=0", "minimum: got 0, want 1"), ("control.replicas=two", "want integer"),
-                             ("doors=window", "must be one of 'slots', 'dra', 'dra,slots'"),
+                             ("doors=window", "must be one of 'slots', 'dra', 'dra,slots', 'dra,slots,shared'"),
                              ("dialects.nvidia=maybe", "must be one of 'slots', 'dra', 'off'"),
                              ("dialects.gpushareUnit=GB", "must be one of 'GiB', 'MiB'"),
                              ("dialects.gpushareHttp=maybe", "want boolean"),

@@ -15,6 +15,7 @@ from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
 GIB = 1 << 30
 HOLD = ["ring-look", "allocate", str(GIB), "hold", "3600"]
 TAINT = "gpu.elasticgpu.io/unhealthy"
+BY_SLOTS = "gpu.elasticgpu.io/used-by-slots"
 SECONDS = 10  # within which everybody has to know
 KUBELET = 10  # so often it writes its node's status
 
@@ -62,13 +63,25 @@ class Health(CarveTest):
                    for found in self.kube.list("Pod", None) if found["status"].get("phase") == "Running"
                    for container in found["spec"]["containers"])
 
-    def devices(self):
-        """uuid -> values of its taints, as published."""
+    def claim_gets_the_card_of_slots(self, waiting, card):
+        """The claim of `waiting` is for a well card of which pods hold something by slots: it has to wait for their end,
+        since the scheduler does not count them."""
+        self.assertEqual(set(self.devices(BY_SLOTS)), set(self.cards))
+        self.assertEqual({uuid for uuid, taints in self.devices(BY_SLOTS).items() if taints}, {self.cards[card]})
+        self.assertEqual(self.phase(waiting["metadata"]["name"]), "Pending")
+        for one in self.kube.list("Pod"):
+            if one["spec"]["schedulerName"] == binder.SCHEDULER:
+                self.kube.delete("Pod", one["metadata"]["name"], grace=0)
+        self.wait_ready(waiting["metadata"]["name"])
+        self.assertEqual([taints for taints in self.devices(BY_SLOTS).values() if taints], [])
+
+    def devices(self, key=TAINT):
+        """uuid -> values of its taints of that key, as published."""
         found = {}
         for item in self.carve.published():
             for device in item["spec"]["devices"]:
                 found[device["attributes"]["uuid"]["string"]] = [
-                    taint["value"] for taint in device.get("taints", []) if taint["key"] == TAINT]
+                    taint["value"] for taint in device.get("taints", []) if taint["key"] == key]
         return found
 
     def tainted(self):
@@ -130,9 +143,10 @@ class Health(CarveTest):
 
     def running(self, card):
         """One pod by each door on this card; what must not change of them."""
-        pods = [self.claim_pod(card), self.slot_pod(card)]
-        for one in pods:
-            self.wait_ready(one["metadata"]["name"])
+        pods = []
+        for make in (self.claim_pod, self.slot_pod):    # not the other way round: what slots use is offered to no claim
+            pods.append(make(card))
+            self.wait_ready(pods[-1]["metadata"]["name"])
         return {one["metadata"]["name"]: self.container(one["metadata"]["name"]) for one in pods}
 
     def container(self, name):
@@ -178,9 +192,9 @@ class Health(CarveTest):
         self.wait_pod_told(before, "Unhealthy")
         self.simctl("return", 0)
         self.wait_well()
-        self.wait_ready(waiting["metadata"]["name"])
         self.wait_pod_told(before, "Healthy")
         self.assert_go_on(before)
+        self.claim_gets_the_card_of_slots(waiting, 0)
 
     def wait_pod_told(self, names, health):
         """The kubelet's health stream reached the pods' status (those of the DRA door)."""
@@ -214,9 +228,9 @@ class Health(CarveTest):
         self.assert_go_on(before)  # its contexts died; whether it ends is its own affair
         self.simctl("return", 1)
         self.wait_well()
-        new = [self.claim_pod(1), self.slot_pod(1)]
-        for one in new:
-            self.wait_ready(one["metadata"]["name"])
+        new = self.slot_pod(1)
+        self.wait_ready(new["metadata"]["name"])
+        self.claim_gets_the_card_of_slots(self.claim_pod(1), 1)
 
     def test_the_library_hangs(self):
         before = self.running(0)

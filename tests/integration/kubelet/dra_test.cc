@@ -4,10 +4,13 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <future>
 #include <set>
 
+#include "app/doors/device_names.h"
 #include "base/fd.h"
+#include "codec/dra/resource_slice.h"
 #include "tests/integration/kubelet/doors_fixture.h"
 
 namespace carve::test {
@@ -241,6 +244,59 @@ TEST_F(Dra, ResourceSlicesAreWrittenOnceTheKubeletKnowsTheDriver) {
              write.second.find("\"count\"") == std::string::npos;
     });
   }));
+}
+
+/// A node whose cards the scheduler gives to claims and control to records.
+struct BothDoors : Dra {
+  std::set<std::string> tainted() {
+    std::set<std::string> names;
+    const auto writes = kube.writes();
+    const auto last = std::find_if(writes.rbegin(), writes.rend(), [](const auto& one) {
+      return one.first.find("resourceslices") != std::string::npos;
+    });
+    if (last == writes.rend()) return names;
+    const auto published = codec::parse_slice(last->second)->devices;
+    for (const auto& device : published) {
+      for (const auto& taint : device.taints) {
+        if (taint.key == doors::kSlotsTaint) names.insert(device.name);
+      }
+    }
+    return names;
+  }
+};
+
+TEST_F(BothDoors, ACardOfARecordIsOfferedToNoClaimUntilItsPodIsOver) {
+  start_all();
+  const auto driver = kubelet.find_drivers(1).at(0);
+  auto a = pod("a", "u-a");
+  api_has(a, record(a, {2}));
+  EXPECT_TRUE(eventually([&] { return tainted() == std::set{doors::device_name(card(2))}; }))
+      << "before it is admitted";
+  kubelet.admit(&a);
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+  EXPECT_EQ(tainted(), std::set{doors::device_name(card(2))});
+  api_deletes(a);
+  EXPECT_TRUE(in_the_long_run([&] { return tainted().empty(); }));
+}
+
+TEST_F(BothDoors, CardsThatAreSharedAreOfferedWhoeverUsesThem) {
+  auto with = options();
+  ASSERT_TRUE(cmd::parse_doors("dra,slots,shared", &with));
+  kubelet.start();
+  const auto agent = run_agent(with);
+  kubelet.list_after_start();
+  const auto driver = kubelet.find_drivers(1).at(0);
+  auto a = pod("a", "u-a");
+  api_has(a, record(a, {2}));
+  kubelet.admit(&a);
+  ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
+  api_has_claim("u-1", 2, "50Gi");
+  EXPECT_EQ(ScriptedKubelet::prepare(driver, "ml", "c", "u-1").error(), "");
+  std::this_thread::sleep_for(1200ms);  // the writer looks once a second
+  EXPECT_EQ(tainted(), std::set<std::string>());
+  cmd::DoorOptions apart;
+  ASSERT_TRUE(cmd::parse_doors("dra,slots", &apart));
+  EXPECT_FALSE(apart.shares_cards) << "who means them to be shared says so";
 }
 
 /// The scheduler and control do not know of each other at once; the node decides: src/app/doors/README.md.
