@@ -67,8 +67,8 @@ class Ring:
 
     # --- starting ------------------------------------------------------------------------------------------------
 
-    def start_api_server(self):
-        control_plane.start_api_server(self.state, self.binaries, self.certificates, self.control)
+    def start_api_server(self, *more):
+        control_plane.start_api_server(self.state, self.binaries, self.certificates, self.control, *more)
 
     def stop_api_server(self):
         control_plane.stop_api_server(self.state)

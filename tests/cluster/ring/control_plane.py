@@ -19,7 +19,8 @@ def _audit_policy(state):
     return path
 
 
-def start_api_server(state, binaries, certificates, place) -> int:
+def start_api_server(state, binaries, certificates, place, *more) -> int:
+    """`more`: flags of a server that is not the stock one."""
     file = certificates.file
     return spawn(state, "apiserver", [
         binaries["kube-apiserver"], "--bind-address=0.0.0.0", f"--secure-port={network.API_PORT}",
@@ -37,7 +38,7 @@ def start_api_server(state, binaries, certificates, place) -> int:
         f"--service-account-key-file={file('service-account.pub')}",
         f"--service-account-signing-key-file={file('service-account.key')}",
         f"--audit-policy-file={_audit_policy(state)}", f"--audit-log-path={state.log('apiserver').parent / AUDIT_LOG}",
-        "--audit-log-mode=blocking-strict"], place)
+        "--audit-log-mode=blocking-strict", *more], place)
 
 
 def stop_api_server(state) -> None:

@@ -135,14 +135,14 @@ def scheduler_image(ring) -> None:
         node.import_images([archive])
 
 
-def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False) -> list:
+def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False, doors="slots") -> list:
     """All of deploy/ with control, as deploy/control/README.md says, with a scheduler of its own or told to the cluster's
     (scheduler/default/README.md), or what the chart renders; the Installed of each node, with its slots there and control
     and scheduler Ready."""
     if chart:
         apply_chart(ring, archive, own_scheduler)
     else:
-        apply_control(ring, archive, own_scheduler)
+        apply_control(ring, archive, own_scheduler, doors)
     return wait_control(ring, replicas, own_scheduler)
 
 
@@ -180,11 +180,11 @@ def apply_chart(ring, archive, own_scheduler=True) -> None:
         ring.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": part}))
 
 
-def apply_control(ring, archive, own_scheduler=True) -> None:
+def apply_control(ring, archive, own_scheduler=True, doors="slots") -> None:
     """Imports the images and applies it all; does not wait."""
     for node in ring.nodes:
         node.import_images([archive])
-    settings = (DEPLOY / "control/cluster.yaml").read_text()
+    settings = (DEPLOY / "control/cluster.yaml").read_text().replace("doors = slots", f"doors = {doors}")
     if not own_scheduler:
         settings = settings.replace("scheduler.name = carve-scheduler", "scheduler.name = default-scheduler")
     ring.kubectl("apply", "-f", "-", input=settings)

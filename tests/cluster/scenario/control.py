@@ -38,12 +38,12 @@ def asking(name, limits, command=HOLD, containers=1, **spec):
 carves = []         # of each node, once for all tests of this file
 
 
-def setUpModule():
+def setUpModule(doors="slots"):
     ring = Ring.load()
     unittest.addModuleCleanup(installed.uninstall_control, ring)
     archive = ring.state.folder / "images" / "carve.tar"
     installed.make_image(ring.build, archive)
-    carves[:] = installed.install_control(ring, archive)
+    carves[:] = installed.install_control(ring, archive, doors=doors)
 
 
 class ControlTest(RingTest):
