@@ -3,6 +3,7 @@
 A tenant with every right in his namespace tries to forge one at create, update, status, binding and the older bindings.
 Each try is made for good, not as a dry run, and the pod is read afterwards.
 """
+import contextlib
 import sys
 from pathlib import Path
 
@@ -195,6 +196,42 @@ class Records(RingTest):
                 self.assertRegex(said, "^403 .*may not change; make a new pod")
         self.assertEqual(self.said(self.tenant, "PATCH", self.pods(name), {"metadata": {"labels": {"a": "b"}}}, MERGE),
                          "done")
+
+    def test_a_status_that_leaves_annotations_and_labels_alone_is_not_looked_at(self):
+        """Kubelets write one at every turn of every pod of the cluster. The API server counts nowhere what conditions left
+        out, so a rule that refuses all that it is asked about stands where ours do, behind the same conditions."""
+        name = self.make({"mine": "1"}, resource="aliyun.com/gpu-mem", labels={"mine": "1"})
+        for policy, about in (("carve-records", "annotations"), ("carve-requests", "labels")):
+            def change(sub=None, field=about):
+                return self.said(self.tenant, "PATCH", self.pods(name, sub) + "?dryRun=All",
+                                 {"metadata": {field: {"mine": "2"}}}, MERGE)
+            with self.subTest(policy), self.refusing_all(policy, change):
+                self.assertIn("looked at", change("status"))
+                turn = {"status": {"message": f"beside {policy}"}}
+                self.assertEqual(self.said(self.tenant, "PATCH", self.pods(name, "status"), turn, MERGE), "done")
+
+    @contextlib.contextmanager
+    def refusing_all(self, policy, probe):
+        """That policy's constraints and conditions as they stand, in this namespace, with one rule: no. `probe` is refused
+        by it, and not when this has ended."""
+        copy = "refuses-" + policy
+        spec = self.kube.get("ValidatingAdmissionPolicy", f"{policy}.elasticgpu.io")["spec"]
+        spec.pop("variables", None)
+        spec["validations"] = [{"expression": "false", "message": "looked at"}]
+        kind = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": copy}}
+        here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.space}}}
+        made = [{**kind, "kind": "ValidatingAdmissionPolicy", "spec": spec},
+                {**kind, "kind": "ValidatingAdmissionPolicyBinding",
+                 "spec": {"policyName": copy, "validationActions": ["Deny"], "matchResources": here}}]
+        try:
+            for one in made:
+                self.kube.create(one)
+            wait_for("it is in force", 30, lambda: "looked at" in probe(), every=0.5)
+            yield
+        finally:
+            for one in made[::-1]:
+                self.kube.delete(one["kind"], copy)
+            wait_for("it is out of force", 30, lambda: probe() == "done", every=0.5)
 
     def test_amounts_are_not_changed_by_anybody(self):
         """The API server's own rule, on which the missing webhook at UPDATE rests."""
