@@ -61,7 +61,7 @@ void look_at_admission(const ClusterFacts& facts, Findings& out) {
   if (!facts.policies_missing.empty())
     add(out, Severity::kError, "policies-missing", "who may write what is not guarded",
         "missing: " + joined(facts.policies_missing),
-        "apply deploy/agent-policy.yaml, deploy/control/record-policy.yaml");
+        "apply deploy/agent-policy.yaml and deploy/control/{record,leader,control}-policy.yaml");
   if (!facts.control_wanted) return;
   if (!facts.webhooks_missing.empty())
     add(out, Severity::kError, "webhook-missing", "requests are not read at admission",

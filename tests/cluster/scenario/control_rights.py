@@ -1,0 +1,94 @@
+"""What control's account may write: its decisions, and nothing else of a pod or a Node. By RBAC (control-rbac.yaml) it may
+patch all of them; the policies narrow that. Asked of the API server by dry runs: nothing is written.
+"""
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+from ring.binder import RECORD  # noqa: E402
+from ring.carve import NAMESPACE  # noqa: E402
+from ring.kube import ApiError  # noqa: E402
+from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
+
+DEPLOY = HERE.parent.parent / "deploy"
+CONTROL = f"system:serviceaccount:{NAMESPACE}:carve-control"
+STRATEGIC = "application/strategic-merge-patch+json"
+LABELS = {"metadata": {"labels": {"a": "b"}}}
+FINALIZERS = {"metadata": {"finalizers": ["a.io/b"]}}
+
+
+def annotate(key, value="x"):
+    return {"metadata": {"annotations": {key: value}}}
+
+
+# (what, legal, of, sub, patch)
+TABLE = [
+    ("its record", True, "Pod", None, annotate(RECORD, '{"v":1,"epoch":9999999999,"owner":{}}')),
+    ("what a dialect shows", True, "Pod", None, annotate("ALIYUN_COM_GPU_MEM_IDX", "0")),
+    ("a nomination", True, "Pod", "status", {"status": {"nominatedNodeName": "n1"}}),
+    ("another annotation", False, "Pod", None, annotate("mine")),
+    ("another annotation's end", False, "Pod", None, annotate("kept", None)),
+    ("another annotation by the status", False, "Pod", "status", annotate("mine")),
+    ("a label", False, "Pod", None, LABELS),
+    ("a finalizer", False, "Pod", None, FINALIZERS),
+    ("the image", False, "Pod", None, {"spec": {"containers": [{"name": "main", "image": "other"}]}}),
+    ("the phase", False, "Pod", "status", {"status": {"phase": "Succeeded"}}),
+    ("a condition", False, "Pod", "status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+    ("the pod's address", False, "Pod", "status", {"status": {"podIP": "192.0.2.9", "podIPs": [{"ip": "192.0.2.9"}]}}),
+    ("the word that room is free", True, "Node", None, annotate("elasticgpu.io/slices-free", "7")),
+    ("a node's other annotation", False, "Node", None, annotate("elasticgpu.io/slices-freed")),
+    ("a node's label", False, "Node", None, LABELS),
+    ("a node's finalizer", False, "Node", None, FINALIZERS),
+    ("a cordon", False, "Node", None, {"spec": {"unschedulable": True}}),
+    ("a taint", False, "Node", None, {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}),
+]
+
+
+class ControlRights(RingTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if cls.kube.get("Namespace", NAMESPACE) is None:
+            cls.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+            cls.addClassCleanup(wait_for, "the namespace gone", 60, lambda: cls.kube.get("Namespace", NAMESPACE) is None)
+            cls.addClassCleanup(cls.kube.delete, "Namespace", NAMESPACE)
+        for file in ("control-rbac.yaml", "control-policy.yaml"):
+            cls.addClassCleanup(cls.ring.kubectl, "delete", "--ignore-not-found", "-f", DEPLOY / "control" / file)
+            cls.ring.kubectl("apply", "-f", DEPLOY / "control" / file)
+        cls.control = cls.ring.kube()
+        cls.control.headers = {"Impersonate-User": CONTROL}
+
+    def said(self, kube, kind, name, sub, patch):
+        """'done', or the server's words of refusal. Anything but a refusal of rights is an error of the test."""
+        path = kube.path(kind, name, None if kind == "Node" else "default", sub) + "?dryRun=All"
+        try:
+            kube.request("PATCH", path, patch, STRATEGIC)
+            return "done"
+        except ApiError as error:
+            if error.status == 403:
+                return str(error)
+            raise
+
+    def test_it_writes_its_decisions_and_nothing_else(self):
+        name = self.create(pod(self.name(), schedulerName="nobody", annotations={"kept": "1"}))["metadata"]["name"]
+        names = {"Pod": name, "Node": "n1"}
+        # The policies are in force some moments after they were made.
+        wait_for("the policies are in force", 30, lambda: "done" not in [self.said(
+            self.control, kind, names[kind], None, LABELS) for kind in names], every=0.5)
+        for what, legal, kind, sub, patch in TABLE:
+            with self.subTest(what):
+                said = self.said(self.control, kind, names[kind], sub, patch)
+                if legal:
+                    self.assertEqual(said, "done")
+                else:
+                    self.assertRegex(said, "ValidatingAdmissionPolicy 'carve-control-(pods|nodes).*carve-control may")
+        # What is refused to control is legal as such: an administrator does it.
+        for what, legal, kind, sub, patch in TABLE:
+            if not legal:
+                with self.subTest(what):
+                    self.assertEqual(self.said(self.kube, kind, names[kind], sub, patch), "done")
+
+
+if __name__ == "__main__":
+    main()
