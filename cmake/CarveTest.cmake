@@ -6,12 +6,15 @@ include(GoogleTest)
 # What a sanitizer's or the fuzz stage builds, rather than everything.
 add_custom_target(unit_tests)
 add_custom_target(fuzzers)
+add_custom_target(threads_test)
+add_custom_target(threads_soak)
 
-# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60] [ALONE])
+# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60] [ALONE] [THREADS test|soak])
 # ALONE: it measures shares in real time, so nothing runs beside it.
+# THREADS: threads meet in it, so scripts/test, or scripts/soak, runs it under ThreadSanitizer as well.
 # Every gtest case is one ctest test, so that the closing line counts what really ran.
 function(carve_test name)
-  cmake_parse_arguments(ARG "ALONE" "LABEL;TIMEOUT" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(ARG "ALONE" "LABEL;TIMEOUT;THREADS" "SOURCES;USES" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -23,8 +26,15 @@ function(carve_test name)
   if(ARG_LABEL STREQUAL unit)
     add_dependencies(unit_tests ${name})
   endif()
+  set(environment)
+  if(ARG_THREADS AND CARVE_SANITIZE STREQUAL "thread")
+    add_dependencies(threads_${ARG_THREADS} ${name})
+    set(ARG_LABEL threads_${ARG_THREADS})
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 4")
+    set(environment ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/tsan.supp:second_deadlock_stack=1")
+  endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
+                       PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE} ${environment})
 endfunction()
 
 # carve_fuzzer(quantity_fuzz SOURCES quantity_fuzz.cc USES carve_core): built under the fuzz preset only;

@@ -21,7 +21,7 @@ slow_under_asan='journal_kills|kill_points|isolation_share|isolation_trace|attac
 # TRIES: once; three-times, every test; again. Tests in real time (shares, rings, real processes) can miss a bound when
 # something else takes the machine's two cores for a moment: `again` lets one that fails run twice more, and the closing
 # lines name it. That is no way out for what must never happen: what the rings' independent checkers find wrong
-# (RingTest.acquit) fails the run whatever a later try says.
+# (RingTest.acquit), and every race that ThreadSanitizer reports, fails the run whatever a later try says.
 ctest_stage() {
   local preset=$1 tries=$2 selection=$3 report log repeat
   case "$tries" in
@@ -51,6 +51,8 @@ ctest_stage() {
   while read -r name; do repeated+=("$preset: $name"); done < <(
     awk '/Test +#[0-9]+: /{n=$0; sub(/.*Test +#[0-9]+: /,"",n); sub(/ \.\.\..*/,"",n)
          if (/Failed|Timeout|SEGFAULT|Abort/) bad[n]=1; else if (/Passed/ && bad[n]) print n}' "$log")
+  # A race is one, whether or not it is lost again when the test is.
+  grep -ho 'SUMMARY: ThreadSanitizer: .*' "$log" | sort -u | sed "s/^/$preset: /" >>"$convictions"
   while read -r seed; do seeds+=("$preset: $seed"); done < <(grep -o 'CARVE_[A-Z]*_SEED=[0-9]*' "$log" | sort -u)
 }
 
