@@ -73,9 +73,12 @@ Result<ClusterConfig> read_cluster_config(const std::string& path) {
 
 Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source) {
   ClusterConfig config;
+  bool nvidia_said = false;
   CARVE_TRY_VOID(each_setting(text, source, [&](const std::string& key, const std::string& value) {
+    nvidia_said = nvidia_said || key == "dialects.nvidia";
     return apply(key, value, &config);
   }));
+  if (!nvidia_said && config.doors == "dra") config.nvidia = NvidiaDoor::kDra;
   if (auto fits = check_together(config); !fits)
     return fail(Code::kInvalidArgument, fmt::format("configuration:\n  {}: {}", source, fits.error().what));
   return config;

@@ -65,7 +65,7 @@ TEST_F(ClusterConfigFile, NvidiaNeedsADoorThatServesIt) {
               HasSubstr(".conf: dialects.nvidia = dra with doors = slots: nobody serves claims"));
   EXPECT_THAT(read("doors = dra\ndialects.nvidia = slots\n").error().what,
               HasSubstr("dialects.nvidia = slots with doors = dra: nobody serves slots"));
-  EXPECT_FALSE(read("doors = dra\n")) << "slots are the default";
+  EXPECT_EQ(read("doors = dra\n")->nvidia, NvidiaDoor::kDra) << "where nothing is said, the door that there is";
   for (const char* doors : {"dra", "slots", "dra,slots"}) {
     for (const char* nvidia : {"dra", "slots", "off"}) {
       const std::string_view served = doors;
