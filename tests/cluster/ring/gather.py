@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "checker"))
 import read_node  # noqa: E402
 import views  # noqa: E402
 
-from . import carve  # noqa: E402
+from . import binder, carve  # noqa: E402
 from .process import run  # noqa: E402
 
 # Asks one replica, with the scheduler's certificate, from inside of the ring's network. On standard input: a list of
@@ -38,7 +38,7 @@ def _filter(node, mebibytes):
     """kube-scheduler's question whether a pod fits that asks for so much of one card's memory."""
     return ["POST", "/scheduler/filter", {"NodeNames": [node], "Pod": {
         "metadata": {"name": "asked", "namespace": "default", "uid": "asked"}, "spec": {"containers": [
-            {"name": "main", "resources": {"limits": {"elasticgpu.io/gpu-memory": str(mebibytes)}}}]}}}]
+            {"name": "main", "resources": {"limits": {"elasticgpu.io/gpu-memory": str(mebibytes), binder.SLOT: "1"}}}]}}}]
 
 
 def replicas(ring, room) -> tuple:
