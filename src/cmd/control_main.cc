@@ -313,6 +313,7 @@ void Control::settings_refused(const Error& why) {
 Result<void> Control::run(const sigset_t& stop_signals, ConfigWatch& settings) {
   http::ServerOptions plain;
   plain.listen = options_.plain_listen;
+  plain.waits = [this](const HttpAsk& ask) { return plain_routes_.waits(ask); };
   auto opened = http::Server::open(plain, [this](const HttpAsk& ask) { return plain_routes_.answer(ask); }, log_);
   if (!opened) return fail_in("--plain-listen", opened.error());
   plain_ = std::move(*opened);

@@ -137,9 +137,11 @@ std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   rows.push_back(get("/metrics", Asker::kAnybody, Verb::kOther, [metrics = answers.metrics](const HttpAsk&) {
     return Answered{{200, std::string(codec::kMetricsType), metrics()}, Ended::kOk};
   }));
+  rows.back().waits = true;  // as those below: of thousands of nodes it takes long, and a probe may come beside it
   if (!gpushare) return rows;
   auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.look);
   filter.asker = Asker::kAnybody;  // as the system that it stands in for; it tells, and changes nothing
+  filter.waits = true;
   rows.push_back(std::move(filter));
   const std::string path = "/gpushare-scheduler/inspect";
   const auto inspect = [inspect = answers.gpushare_inspect, path](const HttpAsk& ask) {
@@ -147,6 +149,7 @@ std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   };
   rows.push_back(get(path, Asker::kAnybody, Verb::kRead, inspect));
   rows.back().below = true;
+  rows.back().waits = true;
   return rows;
 }
 

@@ -94,6 +94,15 @@ TEST_F(RoutesTest, WhatWaitsForTheServerOrTakesLongIsKnownAndOnlyOfWhoMayAsk) {
   EXPECT_FALSE(routes.waits({"GET", "/nothing", "", "", ""}));
 }
 
+// Both ports: a connection stays on one thread, and the kubelet kills a control whose probe stands behind a long answer.
+TEST_F(RoutesTest, AProbeNeverStandsBehindWhatTakesLong) {
+  const Routes routes(plain_routes(answers_, true), {}, metrics_, clock_);
+  for (const char* slow : {"/metrics", "/gpushare-scheduler/inspect", "/gpushare-scheduler/inspect/node-1"})
+    EXPECT_TRUE(routes.waits({"GET", slow, "", "", ""})) << slow;
+  EXPECT_TRUE(routes.waits({"POST", "/gpushare-scheduler/filter", "", "", ""}));
+  for (const char* probe : {"/healthz", "/readyz"}) EXPECT_FALSE(routes.waits({"GET", probe, "", "", ""})) << probe;
+}
+
 TEST_F(RoutesTest, GpusharesRoutesAreThereWhenAskedFor) {
   EXPECT_EQ(open("POST", "/gpushare-scheduler/filter").status, 404);
   EXPECT_THAT(open("POST", "/gpushare-scheduler/filter", true).body, HasSubstr("look")) << "nobody known asks here";
