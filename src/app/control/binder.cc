@@ -34,15 +34,23 @@ std::string what_it_got(const std::string& node, const std::vector<Slice>& slice
 }
 
 std::string Binder::bind(std::string_view call) {
-  const auto happened = [this] { last_ = world_.clock.now().time_since_epoch().count(); };
-  happened();
+  struct Waits {
+    explicit Waits(Binder& whose) : binder(whose) { ++binder.in_bind_; }
+    Waits(const Waits&) = delete;
+    Waits& operator=(const Waits&) = delete;
+    ~Waits() {
+      binder.last_ = binder.world_.clock.now().time_since_epoch().count();  // first: no moment between looks idle
+      --binder.in_bind_;
+    }
+    Binder& binder;
+  };
+  const Waits waits(*this);
   const auto done = bind_pod(call);
-  happened();
   return codec::binding_result(done ? std::string() : done.error().what);
 }
 
 bool Binder::busy() const {
-  return world_.clock.now().time_since_epoch() < Clock::Duration(last_.load()) + kBurst;
+  return in_bind_ > 0 || world_.clock.now().time_since_epoch() < Clock::Duration(last_.load()) + kBurst;
 }
 
 Result<ClusterModel::Pod> Binder::pod_of(const std::string& space, const std::string& name, const std::string& uid) {

@@ -87,7 +87,8 @@ class Binder {
   void told(const KnownPod& pod, const Reservation& room);
 
   World world_;
-  std::atomic<Clock::Duration::rep> last_ = -kBurst.count();  // when a call last began or ended
+  std::atomic<int> in_bind_ = 0;                              // calls that are not answered yet
+  std::atomic<Clock::Duration::rep> last_ = -kBurst.count();  // when a call last ended
   std::atomic<std::uint64_t> bound_ = 0;
   std::atomic<std::uint64_t> refused_ = 0;
   std::atomic<std::uint64_t> failed_ = 0;

@@ -148,6 +148,36 @@ TEST_F(BinderTest, IsBusyAsLongAsABurstLasts) {
   EXPECT_FALSE(binder.busy());
 }
 
+// A server under load takes longer than a burst's pause for one Binding.
+TEST_F(BinderTest, IsBusyWhileABindingWaitsHoweverLong) {
+  class Slow final : public RelayedKubeApi {
+   public:
+    Slow(FakeKubeApi& api, std::function<void()> meanwhile) : RelayedKubeApi(api), meanwhile_(std::move(meanwhile)) {}
+    Result<std::string> create(const std::string& path, const std::string& body) override {
+      meanwhile_();
+      return api_.create(path, body);
+    }
+
+   private:
+    std::function<void()> meanwhile_;
+  };
+  cluster.add("a");
+  ASSERT_TRUE(cluster.settled());
+  const Binder* asked = nullptr;
+  bool seen = false;
+  Slow slow(cluster.api, [&] {
+    cluster.clock.advance(Binder::kBurst + 1ms);
+    seen = asked->busy();
+  });
+  Binder one = cluster.binder(slow);
+  asked = &one;
+  EXPECT_EQ(one.bind(call("a")), kOk);
+  EXPECT_TRUE(seen);
+  EXPECT_TRUE(one.busy()) << "the next of a burst comes soon";
+  cluster.clock.advance(Binder::kBurst);
+  EXPECT_FALSE(one.busy());
+}
+
 TEST_F(BinderTest, WhatAnotherReplicaSentItThereForIsTaken) {
   cluster.add("a");
   cluster.add("b");
