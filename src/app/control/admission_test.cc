@@ -492,7 +492,7 @@ TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
     for (const auto key : dialect.shown) {
       EXPECT_EQ(occurrences(policy, "'" + std::string(key) + "'"), 2U)
           << key << ": on pods and on Bindings";
-      EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(key) + "'"), 1U) << key;
+      EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(key) + "'"), 2U) << key;
       EXPECT_EQ(occurrences(webhook, key.substr(0, 19) == "ALIYUN_COM_GPU_MEM_"
                                          ? "startsWith('ALIYUN_COM_GPU_MEM_')"
                                          : "'" + std::string(key) + "'"),
@@ -501,7 +501,7 @@ TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
     }
   }
   EXPECT_EQ(occurrences(webhook, "startsWith('elasticgpu.io/container-')"), 2U);
-  EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(codec::kRecordAnnotation) + "'"), 1U);
+  EXPECT_EQ(occurrences(deployed("control-policy.yaml"), "'" + std::string(codec::kRecordAnnotation) + "'"), 2U);
 }
 
 /// The API server reads the epoch out of the record's text.

@@ -94,7 +94,7 @@ TEST_F(RoutesTest, WhatWaitsForTheServerOrTakesLongIsKnownAndOnlyOfWhoMayAsk) {
   EXPECT_FALSE(routes.waits({"GET", "/nothing", "", "", ""}));
 }
 
-// Both ports: a connection stays on one thread, and the kubelet kills a control whose probe stands behind a long answer.
+// A connection stays on one of two threads, and the kubelet kills a control whose probe stands behind a long answer.
 TEST_F(RoutesTest, AProbeNeverStandsBehindWhatTakesLong) {
   const Routes routes(plain_routes(answers_, true), {}, metrics_, clock_);
   for (const char* slow : {"/metrics", "/gpushare-scheduler/inspect", "/gpushare-scheduler/inspect/node-1"})

@@ -36,6 +36,10 @@ TABLE = [
     ("the phase", False, "Pod", "status", {"status": {"phase": "Succeeded"}}),
     ("a condition", False, "Pod", "status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
     ("the pod's address", False, "Pod", "status", {"status": {"podIP": "192.0.2.9", "podIPs": [{"ip": "192.0.2.9"}]}}),
+    ("which generation was seen", False, "Pod", "status", {"status": {"observedGeneration": 1}}),  # a young field
+    ("its Binding", True, "Pod", "binding", annotate(RECORD, '{"v":1,"epoch":9999999999,"owner":{}}')),
+    ("a Binding with another annotation", False, "Pod", "binding", annotate("mine")),
+    ("a Binding with a label", False, "Pod", "binding", LABELS),
     ("the word that room is free", True, "Node", None, annotate("elasticgpu.io/slices-free", "7")),
     ("a node's other annotation", False, "Node", None, annotate("elasticgpu.io/slices-freed")),
     ("a node's label", False, "Node", None, LABELS),
@@ -63,7 +67,12 @@ class ControlRights(RingTest):
         """'done', or the server's words of refusal. Anything but a refusal of rights is an error of the test."""
         path = kube.path(kind, name, None if kind == "Node" else "default", sub) + "?dryRun=All"
         try:
-            kube.request("PATCH", path, patch, STRATEGIC)
+            if sub == "binding":
+                meta = {"name": name, **patch["metadata"]}
+                kube.request("POST", path, {"apiVersion": "v1", "kind": "Binding", "metadata": meta,
+                                            "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"}})
+            else:
+                kube.request("PATCH", path, patch, STRATEGIC)
             return "done"
         except ApiError as error:
             if error.status == 403:
@@ -75,14 +84,15 @@ class ControlRights(RingTest):
         names = {"Pod": name, "Node": "n1"}
         # The policies are in force some moments after they were made.
         wait_for("the policies are in force", 30, lambda: "done" not in [self.said(
-            self.control, kind, names[kind], None, LABELS) for kind in names], every=0.5)
+            self.control, kind, names[kind], sub, LABELS) for kind, sub in (
+                ("Pod", None), ("Pod", "binding"), ("Node", None))], every=0.5)
         for what, legal, kind, sub, patch in TABLE:
             with self.subTest(what):
                 said = self.said(self.control, kind, names[kind], sub, patch)
                 if legal:
                     self.assertEqual(said, "done")
                 else:
-                    self.assertRegex(said, "ValidatingAdmissionPolicy 'carve-control-(pods|nodes).*carve-control may")
+                    self.assertRegex(said, "ValidatingAdmissionPolicy 'carve-control-(pods|bindings|nodes).*carve-control may")
         # What is refused to control is legal as such: an administrator does it.
         for what, legal, kind, sub, patch in TABLE:
             if not legal:

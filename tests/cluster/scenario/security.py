@@ -83,6 +83,7 @@ def on(node):
         ("the node's images", False, "PATCH", status, {"status": {"images": [{"names": ["x"]}]}}, MERGE),
         ("a volume that it had attached", False, "PATCH", status, {"status": {"volumesAttached": [
             {"name": "v", "devicePath": "/dev/v"}]}}, MERGE),
+        ("what the runtime can do", False, "PATCH", status, {"status": {"runtimeHandlers": [{"name": "x"}]}}, MERGE),
         ("an event in its name", True, "POST", path("Event"), event, None),
         ("an event in the kubelet's name", False, "POST", path("Event"), forged, None),
         ("a claim's devices on it", True, "PATCH", applied, prepared, APPLY),

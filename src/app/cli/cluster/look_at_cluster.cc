@@ -19,7 +19,8 @@ constexpr const char* kAgentPolicies[] = {"carve-agent-slices.elasticgpu.io", "c
                                           "carve-agent-events.elasticgpu.io"};
 constexpr const char* kControlPolicies[] = {"carve-records.elasticgpu.io", "carve-requests.elasticgpu.io",
                                             "carve-bindings.elasticgpu.io", "carve-leader.elasticgpu.io",
-                                            "carve-control-pods.elasticgpu.io", "carve-control-nodes.elasticgpu.io"};
+                                            "carve-control-pods.elasticgpu.io", "carve-control-bindings.elasticgpu.io",
+                                            "carve-control-nodes.elasticgpu.io"};
 
 /// Asks for more of a card than it has; never made: a dry run.
 constexpr const char* kNonsense =
