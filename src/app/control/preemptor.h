@@ -101,6 +101,8 @@ class Preemptor {
   [[nodiscard]] bool allowed_all(const std::vector<Pod>& victims);
   bool evict_all(const KnownPod& pod, const FoundRoom& found, const std::vector<Pod>& victims, std::uint64_t epoch);
   Answer evict(const KnownPod& victim, bool dry);
+  /// The server has it still, and not as one that goes. What cannot be read may have gone.
+  [[nodiscard]] bool stays(const KnownPod& victim);
   void undo(const KnownPod& pod);
   [[nodiscard]] Result<void> nominate(const KnownPod& pod, const std::string& node);
   void tell(const KnownPod& about, const char* reason, std::string message, bool warning = false) const;

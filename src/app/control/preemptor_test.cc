@@ -205,6 +205,34 @@ TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
   EXPECT_EQ(nominated("high"), "n2");
 }
 
+// 5xx: the server gave up on the write, and it may have been done.
+TEST_F(PreemptorTest, AfterAnEvictionThatTheServerGaveUpOnThePodSaysWhetherItGoes) {
+  holds("cheap", "n1", 16);
+  holds("dear", "n2", 16, 7);
+  waits("high", "8", 1000);
+  api.fail_next({.verb = "create", .path = "cheap/eviction", .code = Code::kInternal, .done = true});
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("cheap"));
+  EXPECT_EQ(nominated("high"), "n1");
+  EXPECT_EQ(model.figures().held, 1U) << "the room of the one that goes is kept";
+  EXPECT_EQ(preemptor.figures().undone, 0U);
+}
+
+TEST_F(PreemptorTest, APodThatASecondBudgetKeepsIsNotTakenForOneThatGoes) {
+  holds("cheap", "n1", 16);
+  holds("dear", "n2", 16, 7);
+  waits("high", "8", 1000);
+  // What the Eviction API says of a pod with more than one PodDisruptionBudget: a plain 500.
+  api.fail_next({.verb = "create", .path = "cheap/eviction", .code = Code::kInternal});
+  preemptor.step();
+  EXPECT_THAT(evicted(), IsEmpty());
+  EXPECT_EQ(model.figures().held, 0U);
+  tell_model("high");
+  clock.advance(Preemptor::kAgain);
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("dear"));
+}
+
 TEST_F(PreemptorTest, OfSeveralAllMayGoOrNoneDoes) {
   holds("a", "n1", 8);
   holds("b", "n1", 8);
