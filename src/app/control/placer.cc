@@ -44,25 +44,26 @@ Result<void> Placer::place(const KnownPod& pod) {
 void Placer::step() {
   if (!world_.leader.leads_until(world_.clock.now() + Binder::kWrite)) return;
   const auto open = world_.model.pods_where([](const KnownPod& pod) { return pod.unplaced() && !pod.object.started; });
-  if (open.empty()) return not_before_.clear();
+  if (open.empty()) return tried_.clear();
   const auto cluster = world_.model.snapshot();
   for (const auto& pod : open) {
     const auto now = world_.clock.now();
-    auto& not_before = not_before_[pod->object.ask.uid];
-    if (now < not_before || !cluster->contains(pod->object.node)) continue;
+    auto& tried = tried_[pod->object.ask.uid];
+    if (now < tried.not_before || !cluster->contains(pod->object.node)) continue;
     const auto placed = place(*pod);
-    not_before = now + kAgain;
-    if (placed || placed.error().code == Code::kAborted || may_be_done(placed.error())) {
-      not_before = now + std::chrono::seconds(1);  // by then the watch has shown it
-      continue;
-    }
-    const auto& ask = pod->object.ask;
+    const bool settled = placed || placed.error().code == Code::kAborted;
+    const bool unsure = !settled && may_be_done(placed.error());
+    tried.not_before = now + (settled || unsure ? kSoon : kAgain);
+    const bool first = !std::exchange(tried.unsure, unsure);
+    if (settled) continue;
     world_.log.warn("a pod that has a node gets no cards",
                     {{"pod", pod->full_name()}, {"node", pod->object.node}, {"error", placed.error().what}});
-    if (world_.tell)
-      world_.tell({"Pod", ask.space, ask.name, ask.uid, "NoCards",
-                   fmt::format("node {} was chosen without Carve and cannot give the cards: {}", pod->object.node,
-                               placed.error().what)});
+    if (!world_.tell || (unsure && first)) continue;  // it may be done: then nobody needs to hear of it
+    const auto& ask = pod->object.ask;
+    const auto why = unsure ? fmt::format("its cards on node {} cannot be written to it", pod->object.node)
+                            : fmt::format("node {} was chosen without Carve and cannot give the cards",
+                                          pod->object.node);
+    world_.tell({"Pod", ask.space, ask.name, ask.uid, "NoCards", why + ": " + placed.error().what});
   }
 }
 

@@ -13,13 +13,14 @@ namespace carve::control {
 
 /// Pods that somebody else gave a node (static ones, a DaemonSet's with nodeName, another scheduler's): the leader
 /// chooses their cards there and writes the record by a patch of this very pod as it was read; the agent waits for it.
-/// Where there is no room an event says why, and it is tried again. Left alone is what has started (it came without
-/// us), what has no slots (another system's: codec::carries_slots), and what is on a node that has no card of ours. One
-/// thread.
+/// Where there is no room, or the server takes no write, an event says why, and it is tried again. Left alone is what
+/// has started (it came without us), what has no slots (another system's: codec::carries_slots), and what is on a node
+/// that has no card of ours. One thread.
 class Placer {
  public:
   static constexpr Clock::Duration kLook = std::chrono::milliseconds(300);
   static constexpr Clock::Duration kAgain = std::chrono::seconds(5);  // after a refusal
+  static constexpr Clock::Duration kSoon = std::chrono::seconds(1);   // else: by then the watch has shown it
 
   struct World {
     ClusterModel& model;
@@ -42,7 +43,11 @@ class Placer {
   Result<void> write(const KnownPod& pod, const Reservation& room);
 
   World world_;
-  std::map<std::string, Clock::Time> not_before_;  // by UID
+  struct Tried {
+    Clock::Time not_before{};
+    bool unsure = false;  // of the last write it is not known whether it was done
+  };
+  std::map<std::string, Tried> tried_;  // by UID
 };
 
 }  // namespace carve::control

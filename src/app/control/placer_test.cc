@@ -114,6 +114,24 @@ TEST_F(PlacerTest, RoomIsKeptForAPatchThatTheServerGaveUpOn) {
   EXPECT_EQ(model.figures().holding, 1U);
 }
 
+TEST_F(PlacerTest, AServerThatGoesOnGivingUpIsToldOf) {
+  add({.uid = "a", .node = "n1"});
+  api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .times = 3});
+  placer.step();
+  EXPECT_TRUE(told.empty()) << "it may be done";
+  clock.advance(Placer::kSoon);
+  placer.step();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_TRUE(told[0].warning);
+  EXPECT_EQ(told[0].reason, "NoCards");
+  EXPECT_THAT(told[0].message, HasSubstr("its cards on node n1 cannot be written to it: "));
+  for (int i = 0; i < 2; ++i) {
+    clock.advance(Placer::kSoon);
+    placer.step();
+  }
+  EXPECT_NE(pod("a").record, "") << "as soon as the server takes it";
+}
+
 TEST_F(PlacerTest, WhoDoesNotLeadPatchesNothing) {
   add({.uid = "a", .node = "n1"});
   clock.advance(1h);
