@@ -327,6 +327,7 @@ Result<void> Control::run(const sigset_t& stop_signals, ConfigWatch& settings) {
   const auto rules = placement_.sink();
   const auto unhealthy = unhealthy_.sink();
   const std::string rules_in = "/api/v1/namespaces/" + options_.space + "/configmaps";
+  std::jthread telling([&](const std::stop_token& stop) { notices_.run(stop); });  // the last: the others tell
   std::vector<std::jthread> threads;
   threads.emplace_back([&](const std::stop_token& stop) { api.watch("/api/v1/nodes", {}, nodes, stop); });
   threads.emplace_back(
@@ -346,7 +347,6 @@ Result<void> Control::run(const sigset_t& stop_signals, ConfigWatch& settings) {
   threads.emplace_back([&](const std::stop_token& stop) { placer_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { waker_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { preemptor_.run(stop); });
-  threads.emplace_back([&](const std::stop_token& stop) { notices_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) {
     settings.run([this](const Error& why) { settings_refused(why); }, stop);
   });
@@ -360,6 +360,8 @@ Result<void> Control::run(const sigset_t& stop_signals, ConfigWatch& settings) {
   secure_.stop(kGrace);
   for (auto& thread : threads) thread.request_stop();
   threads.clear();
+  telling.request_stop();
+  telling.join();
   plain_->stop(std::chrono::seconds(1));
   if (secure_.failed()) return fail(Code::kUnavailable, "--listen " + options_.listen + ": the port cannot be opened");
   return {};

@@ -70,7 +70,8 @@ void Notices::write_count(Told* told, Clock::Time now) {
             done = api.create(path, body);
           if (!done) return tl::unexpected(done.error());
           return {};
-        }});
+        },
+        !told->note.warning});
 }
 
 /// What was counted and not written, because it came too soon after the last write.
@@ -111,8 +112,10 @@ std::string Notices::refusals() {
 
 void Notices::push(Job job) {
   if (jobs_.size() >= kMaxWaiting) {
-    jobs_.pop_front();
+    const auto minor = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& one) { return one.minor; });
     ++dropped_;
+    if (minor == jobs_.end() && job.minor) return;
+    jobs_.erase(minor == jobs_.end() ? jobs_.begin() : minor);
   }
   job.since = clock_.now();
   jobs_.push_back(std::move(job));
@@ -121,7 +124,7 @@ void Notices::push(Job job) {
 void Notices::post(std::string what, std::function<Result<void>(KubeApi&)> write) {
   {
     const std::lock_guard lock(mutex_);
-    push({std::move(what), std::move(write), {}});
+    push({std::move(what), std::move(write)});
   }
   changed_.notify_one();
 }
@@ -131,9 +134,9 @@ void Notices::post_later(const std::string& key, Clock::Duration after, std::str
   {
     const std::lock_guard lock(mutex_);
     if (later_.size() < kMaxWaiting || later_.contains(key)) {
-      later_.insert_or_assign(key, Later{{std::move(what), std::move(write), {}}, clock_.now() + after});
+      later_.insert_or_assign(key, Later{{std::move(what), std::move(write)}, clock_.now() + after});
     } else {
-      push({std::move(what), std::move(write), {}});
+      push({std::move(what), std::move(write)});
     }
   }
   changed_.notify_one();
@@ -173,19 +176,20 @@ bool Notices::take(Job* job, bool at_once) {
   return true;
 }
 
-void Notices::write(bool at_once) {
-  for (Job job; take(&job, at_once);) {
-    if (const auto done = job.write(api_); !done)
-      log_.warn("notice not written", {{"what", job.what}, {"error", done.error().what}});
+void Notices::write(bool at_once, const std::function<bool(const Result<void>&)>& go_on) {
+  Result<void> done;
+  for (Job job; go_on(done) && take(&job, at_once);) {
+    done = job.write(api_);
+    if (!done) log_.warn("notice not written", {{"what", job.what}, {"error", done.error().what}});
   }
 }
 
-void Notices::write_due() {
+void Notices::write_due(const std::stop_token& stop) {
   {
     const std::lock_guard lock(mutex_);
     ripen(clock_.now());
   }
-  write(false);
+  write(false, [&stop](const Result<void>&) { return !stop.stop_requested(); });
 }
 
 void Notices::flush() {
@@ -193,7 +197,25 @@ void Notices::flush() {
     const std::lock_guard lock(mutex_);
     ripen(Clock::Time::max());
   }
-  write(true);
+  write(true, [](const Result<void>&) { return true; });
+}
+
+/// A server that does not answer now will not before the end.
+void Notices::write_last() {
+  settle_counts({});
+  {
+    const std::lock_guard lock(mutex_);
+    ripen(Clock::Time::max());
+    std::stable_partition(jobs_.begin(), jobs_.end(), [](const Job& one) { return !one.minor; });
+  }
+  const auto until = clock_.now() + kLast;
+  write(true, [&](const Result<void>& last) {
+    const bool away =
+        !last && (last.error().code == Code::kUnavailable || last.error().code == Code::kDeadlineExceeded);
+    return !away && clock_.now() < until;
+  });
+  const std::lock_guard lock(mutex_);
+  if (!jobs_.empty()) log_.warn("notices are lost at the end", {{"count", std::uint64_t{jobs_.size()}}});
 }
 
 void Notices::run(const std::stop_token& stop) {
@@ -209,8 +231,9 @@ void Notices::run(const std::stop_token& stop) {
       }
     }
     settle_counts(kCountGap);
-    if (!stop.stop_requested()) write_due();
+    write_due(stop);
   }
+  write_last();
 }
 
 }  // namespace carve::doors

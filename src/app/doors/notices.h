@@ -19,7 +19,8 @@ namespace carve::doors {
 /// What is told to people through the API server: events and claims' conditions. Written behind the
 /// doors' back, one after the other, so that an API server that is slow or away never holds a
 /// container up. What is said again about the same object is counted in the event that stands
-/// already, at most one write in ten seconds each. At most 1,024 wait; then the oldest is dropped.
+/// already, at most one write in ten seconds each. At most 1,024 wait; then the oldest is dropped,
+/// of those that tell of no trouble as long as there are any.
 class Notices {
  public:
   Notices(KubeApi& api, std::string node, const Clock& clock, Log& log, std::string component = "carve-agent")
@@ -48,10 +49,12 @@ class Notices {
   /// somebody waits for. Before run().
   static constexpr Clock::Duration kPatience = std::chrono::seconds(10);
   void yield_to(std::function<bool()> busy) { busy_ = std::move(busy); }
-  /// Until `stop`.
+  /// Until `stop`. What waits then is written before it returns, what tells of trouble first, as long as the server
+  /// answers: after kLast nothing more is begun.
+  static constexpr Clock::Duration kLast = std::chrono::seconds(2);
   void run(const std::stop_token& stop);
-  /// Writes what is due, on this thread.
-  void write_due();
+  /// Writes what is due, on this thread, until `stop`.
+  void write_due(const std::stop_token& stop = {});
   /// Writes all that waits, on this thread (tests; before the end).
   void flush();
 
@@ -59,6 +62,7 @@ class Notices {
   struct Job {
     std::string what;
     std::function<Result<void>(KubeApi&)> write;
+    bool minor = false;  // an event that all is well
     Clock::Time since{};
   };
   /// An event that stands.
@@ -81,7 +85,9 @@ class Notices {
     Clock::Time due{};
   };
   bool take(Job* job, bool at_once);
-  void write(bool at_once);
+  /// One after the other as long as there are any, and `go_on` says so of what became of the one before.
+  void write(bool at_once, const std::function<bool(const Result<void>& last)>& go_on);
+  void write_last();
   [[nodiscard]] bool yields() const;  // under the lock
   [[nodiscard]] Clock::Time soonest() const;  // of what waits for its time; under the lock
   void ripen(Clock::Time now);                // under the lock
