@@ -17,7 +17,7 @@ enum class NvidiaDoor : std::uint8_t { kSlots, kDra, kOff };
 /// It exists where control is installed; an agent without it serves DRA and nothing else.
 struct ClusterConfig {
   std::string doors = "slots";                // of the agents: dra, slots, dra,slots or dra,slots,shared
-  NvidiaDoor nvidia = NvidiaDoor::kSlots;     // dialects.nvidia; where nothing is said: dra with doors = dra, else slots
+  NvidiaDoor nvidia = NvidiaDoor::kSlots;     // dialects.nvidia; by default dra with doors = dra, else slots
   Bytes gpushare_unit = Bytes::gib(1);        // dialects.gpushare-unit: of aliyun.com/gpu-mem, GiB or MiB
   bool gpushare_http = false;                 // dialects.gpushare-http: its filter and inspect on the plain port
   std::string policy = "binpack";             // placement.policy: binpack or spread
