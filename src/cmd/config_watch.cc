@@ -22,11 +22,13 @@ ConfigWatch::ConfigWatch(std::string path, Check check, Clock& clock, Log& log)
 }
 
 bool ConfigWatch::ends_for(const std::optional<std::string>& text, const Tell& tell) {
+  const auto good = text == first_ ? Result<void>() : check_(text);
+  good_ = good.has_value();
   if (text == first_) {
     log_.info("the settings are again what this process began with", {{"file", path_}});
     return false;
   }
-  if (const auto good = check_(text); !good) {
+  if (!good) {
     log_.error("the new settings cannot be used: going on with what was set before",
                {{"file", path_}, {"error", good.error().what}});
     if (tell) tell(good.error());

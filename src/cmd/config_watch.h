@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <stop_token>
@@ -29,6 +30,8 @@ class ConfigWatch {
   ConfigWatch(std::string path, Check check, Clock& clock, Log& log);
   /// Looks each second, until `stop` or until it has ended the process.
   void run(const Tell& tell, const std::stop_token& stop);
+  /// Whether this process could start with what it saw last. Safe from any thread.
+  [[nodiscard]] bool good() const { return good_; }
 
  private:
   /// Whether this text is the process's end.
@@ -40,6 +43,7 @@ class ConfigWatch {
   Log& log_;
   std::optional<std::string> first_;  // what the process began with
   std::optional<std::string> last_;   // what it was when looked at last
+  std::atomic<bool> good_ = true;
 };
 
 }  // namespace carve::cmd

@@ -90,8 +90,10 @@ TEST_F(ConfigWatched, SettingsThatItCannotStartWithAreSaidAndChangeNothing) {
     write("dors = slots\n");
     EXPECT_FALSE(told());
     EXPECT_FALSE(told()) << "nor later";
+    EXPECT_FALSE(watch.good());
     write("doors = slots\n");
     EXPECT_FALSE(told()) << "put right again";
+    EXPECT_TRUE(watch.good());
     write("dors = slots\n");
     EXPECT_FALSE(told());
     write("doors = dra\n");

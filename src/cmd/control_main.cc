@@ -29,6 +29,7 @@
 #include "app/control/preemptor.h"
 #include "app/control/read_api.h"
 #include "app/control/routes.h"
+#include "app/control/settings_refused.h"
 #include "app/control/standing.h"
 #include "app/control/turned_away.h"
 #include "app/control/unhealthy_cards.h"
@@ -56,7 +57,6 @@ constexpr std::chrono::seconds kNotice{5};
 constexpr std::chrono::seconds kPeerCall{2};   // the leader's answer to a bind: one that hangs is soon replaced
 constexpr unsigned kBindsPerSecond = 1000;  // what follows pods must not be slower than the scheduler that sends them
 constexpr std::chrono::seconds kLeaseCall{2};  // a look at the Lease, or its renewal
-constexpr const char* kClusterConfigMap = "carve-cluster";  // where --cluster-config comes from
 constexpr std::chrono::seconds kGrace{6};  // for the requests that have come; the pod has 15 s
 
 /// Ours in the Lease. A process that is started again is another one: what its forerunner was promised is not its own.
@@ -77,13 +77,12 @@ class Control {
     std::unique_ptr<KubeApi> lease;    // of its own: a renewal stands behind nothing else
     std::unique_ptr<KubeApi> bind;     // kube-scheduler waits for its answers
   };
-  Control(const ControlOptions& options, const ClusterConfig& config, const PolicyRow& policy, Apis apis, Clock& clock,
-          Log& log);
+  Control(const ControlOptions& options, const ClusterConfig& config, const PolicyRow& policy, ConfigWatch& settings,
+          Apis apis, Clock& clock, Log& log);
   ///   errors  kUnavailable, kInvalidArgument: a port
-  Result<void> run(const sigset_t& stop_signals, ConfigWatch& settings);
+  Result<void> run(const sigset_t& stop_signals);
 
  private:
-  void settings_refused(const Error& why);
   control::Answers answers();
   std::string why_not_ready() const;
   std::string metrics_text();
@@ -98,6 +97,7 @@ class Control {
   const ControlOptions options_;
   const std::string identity_;
   const ClusterConfig config_;
+  ConfigWatch& settings_;
   Clock& clock_;
   Log& log_;
   Apis apis_;
@@ -133,11 +133,12 @@ tls::CertificateNames names_of(const ControlOptions& options) {
   return names;
 }
 
-Control::Control(const ControlOptions& options, const ClusterConfig& config, const PolicyRow& policy, Apis apis,
-                 Clock& clock, Log& log)
+Control::Control(const ControlOptions& options, const ClusterConfig& config, const PolicyRow& policy,
+                 ConfigWatch& settings, Apis apis, Clock& clock, Log& log)
     : options_(options),
       identity_(identity_of(options)),
       config_(config),
+      settings_(settings),
       clock_(clock),
       log_(log),
       apis_(std::move(apis)),
@@ -296,6 +297,7 @@ std::string Control::metrics_text() {
   metrics_.write(&text);
   control::write_figures(model_.figures(), &text);
   control::write_cards(*model_.snapshot(), &text);
+  control::write_settings(settings_.good(), &text);
   control::write_placement(placement_.figures(), &text);
   control::write_bindings(binder_.figures(), &text);
   control::write_preemptions(preemptor_.figures(), &text);
@@ -304,13 +306,7 @@ std::string Control::metrics_text() {
   return text.text();
 }
 
-/// Nobody reads the logs of two replicas after an edit; the installation goes on, so it is said where the edit was.
-void Control::settings_refused(const Error& why) {
-  notices_.warn({"ConfigMap", options_.space, kClusterConfigMap, {}, "SettingsRefused",
-                 "control and agents go on with what was set before: " + why.what});
-}
-
-Result<void> Control::run(const sigset_t& stop_signals, ConfigWatch& settings) {
+Result<void> Control::run(const sigset_t& stop_signals) {
   http::ServerOptions plain;
   plain.listen = options_.plain_listen;
   plain.waits = [this](const HttpAsk& ask) { return plain_routes_.waits(ask); };
@@ -348,7 +344,7 @@ Result<void> Control::run(const sigset_t& stop_signals, ConfigWatch& settings) {
   threads.emplace_back([&](const std::stop_token& stop) { waker_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) { preemptor_.run(stop); });
   threads.emplace_back([&](const std::stop_token& stop) {
-    settings.run([this](const Error& why) { settings_refused(why); }, stop);
+    settings_.run([&](const Error& why) { notices_.warn(control::settings_refused(api, options_.space, why)); }, stop);
   });
   int signal = 0;
   ::sigwait(&stop_signals, &signal);
@@ -404,8 +400,8 @@ int run_control(const ControlOptions& options) {
     if (!api) return report(api.error(), kExitUsage);
     *place = std::move(*api);
   }
-  Control control(options, config, **policy, std::move(apis), clock, log);
-  const auto done = control.run(stop_signals, settings);
+  Control control(options, config, **policy, settings, std::move(apis), clock, log);
+  const auto done = control.run(stop_signals);
   return done ? kExitOk : report(done.error());
 }
 

@@ -112,6 +112,13 @@ void write_cards(const ClusterState& cluster, codec::MetricsText* text) {
   }
 }
 
+void write_settings(bool good, codec::MetricsText* text) {
+  text->family("carve_control_settings_good", Kind::kGauge,
+               "1: what stands in the ConfigMap carve-cluster counts; 0: it cannot be used, what was set before "
+               "counts, and a process that starts anew cannot start.");
+  text->sample(std::uint64_t{good ? 1U : 0U});
+}
+
 void write_placement(const LivePlacement::Figures& figures, codec::MetricsText* text) {
   text->family("carve_control_placement_rules_good", Kind::kGauge,
                "1: what stands in the ConfigMap carve-placement counts; 0: it is wrong, the last good rules count.");

@@ -68,6 +68,8 @@ class ControlMetrics {
 
 /// Per card of the cluster: what it has and what is granted of it, for dashboards and alerts.
 void write_cards(const ClusterState& cluster, codec::MetricsText* text);
+/// Whether control can start with the settings that stand there.
+void write_settings(bool good, codec::MetricsText* text);
 /// Whether the placement rules that stand there count, and how often they changed.
 void write_placement(const LivePlacement::Figures& figures, codec::MetricsText* text);
 /// What became of Bindings, and of pods for which others were to go.

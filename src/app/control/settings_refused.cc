@@ -1,0 +1,17 @@
+#include "app/control/settings_refused.h"
+
+#include "codec/cluster/notes.h"
+
+namespace carve::control {
+
+codec::EventNote settings_refused(KubeApi& api, const std::string& space, const Error& why) {
+  const auto object = api.get("/api/v1/namespaces/" + space + "/configmaps/" + kClusterConfigMap);
+  return {"ConfigMap",
+          space,
+          kClusterConfigMap,
+          object ? codec::read_object_name(*object).uid : std::string(),
+          "SettingsRefused",
+          "control and agents go on with what was set before; one that starts anew cannot: " + why.what};
+}
+
+}  // namespace carve::control
