@@ -1,5 +1,8 @@
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "adapter/api/messages.h"
 #include "adapter/kube/kube_client.h"
@@ -11,11 +14,12 @@
 #include "app/cli/cluster/top.h"
 #include "app/cli/doctor.h"
 #include "app/control/live_placement.h"
+#include "codec/cluster/notes.h"
 #include "codec/host/findings.h"
+#include "codec/kubeconfig/kubeconfig.h"
 #include "cmd/cluster_config.h"
 #include "cmd/live.h"
 #include "cmd/options.h"
-#include "codec/cluster/notes.h"
 #include "codec/views/yaml.h"
 
 // The views of a whole cluster: `carve inspect --cluster`, `carve explain`, and the same as `kubectl carve …`.
@@ -28,13 +32,24 @@ std::string map_in(const std::string& space, const std::string& name) {
   return "/api/v1/namespaces/" + space + "/configmaps/" + name;
 }
 
-/// As kubectl: the first file of $KUBECONFIG, else ~/.kube/config.
-std::string kubeconfig_of(const std::string& given) {
-  if (!given.empty()) return given;
-  if (const char* list = std::getenv("KUBECONFIG"); list != nullptr && *list != '\0')
-    return std::string(list).substr(0, std::string(list).find(':'));
+/// As kubectl: the files of $KUBECONFIG, else ~/.kube/config. What is given is one file, whatever its name holds.
+std::vector<std::string> kubeconfigs_of(const std::string& given) {
+  if (!given.empty()) return {given};
+  if (const char* list = std::getenv("KUBECONFIG"); list != nullptr && *list != '\0') {
+    return codec::kubeconfig_list(list);
+  }
   const char* home = std::getenv("HOME");
-  return std::string(home == nullptr ? "" : home) + "/.kube/config";
+  return {std::string(home == nullptr ? "" : home) + "/.kube/config"};
+}
+
+/// The API server; an error says by which files.
+Result<std::unique_ptr<KubeApi>> api_of(const ClusterOptions& options, Clock& clock, Log& log) {
+  std::string all;
+  const auto files = kubeconfigs_of(options.kubeconfig);
+  for (const auto& file : files) all += (all.empty() ? "" : ":") + file;
+  auto api = kube::open_merged(files, clock, log);
+  if (!api) return fail_in(all.empty() ? "$KUBECONFIG" : "kubeconfig " + all, api.error());
+  return api;
 }
 
 /// There is no such ConfigMap where Carve serves DRA alone; without the namespace it is somewhere else.
@@ -97,9 +112,8 @@ template <class Use>
 int with_cluster(const ClusterOptions& options, const Use& use) {
   SystemClock clock;
   Log log;
-  const auto file = kubeconfig_of(options.kubeconfig);
-  auto api = kube::open(file, clock, log);
-  if (!api) return report(fail_in("kubeconfig " + file, api.error()).value());
+  auto api = api_of(options, clock, log);
+  if (!api) return report(api.error());
   const std::string space = space_of(options);
   const ClusterConfig config = config_of(**api, space);
   const auto policy = policy_named(config.policy);
@@ -141,9 +155,8 @@ int inspect_cluster(const ClusterOptions& options) {
 int top_cluster(const ClusterOptions& options, const ViewOptions& how) {
   SystemClock clock;
   Log log;
-  const auto file = kubeconfig_of(options.kubeconfig);
-  auto api = kube::open(file, clock, log);
-  if (!api) return report(fail_in("kubeconfig " + file, api.error()).value());
+  auto api = api_of(options, clock, log);
+  if (!api) return report(api.error());
   return show_live(how, [&]() -> Result<std::string> {
     CARVE_TRY(const auto nodes, cli::ask_agents(**api, space_of(options), options.name, api::view_of_json));
     return how.output == "json" ? api::to_json(nodes) + "\n" : cli::render_cluster_top(nodes);

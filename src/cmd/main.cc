@@ -308,7 +308,7 @@ void client_commands(CLI::App& app, Everything& all) {
 /// Which cluster, and where in it Carve is.
 void access_flags(CLI::App* app, ClusterOptions* cluster) {
   app->add_option("--kubeconfig", cluster->kubeconfig,
-                  "how to reach the API server; without: the first file of $KUBECONFIG, else ~/.kube/config")
+                  "how to reach the API server; without: the files of $KUBECONFIG, else ~/.kube/config")
       ->type_name("FILE");
   app->add_option("--carve-namespace", cluster->carve, "where Carve is installed; without: carve-system")
       ->type_name("NAME")

@@ -13,6 +13,7 @@ namespace {
 
 constexpr auto kFresh = std::chrono::minutes(1);
 constexpr auto kDoubted = std::chrono::seconds(1);
+constexpr std::size_t kLargestFile = 1U << 20U;  // what is longer is read far enough for the codec to see it
 // The folder that the kubelet mounts into every pod.
 constexpr std::string_view kAccount = "/var/run/secrets/kubernetes.io/serviceaccount/";
 
@@ -21,9 +22,8 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-Result<std::string> content(const codec::KubeMaterial& material, const std::string& folder) {
-  if (material.file.empty()) return material.bytes;
-  return read_text(material.file.starts_with('/') ? material.file : folder + material.file);
+Result<std::string> content(const codec::KubeMaterial& material) {
+  return material.file.empty() ? material.bytes : read_text(material.file);
 }
 
 /// A header's value: a byte that ends the line would let the token's file write requests.
@@ -56,29 +56,23 @@ Result<Credentials> from_pod() {
   return found;
 }
 
-Result<Credentials> from_file(const std::string& path) {
-  auto text = read_text(path);
-  if (!text) return fail_in("kubeconfig " + path, text.error());
-  auto config = codec::parse_kubeconfig(*text);
-  if (!config) return fail_in(path, config.error());
-  const auto slash = path.rfind('/');
-  const auto folder = slash == std::string::npos ? std::string() : path.substr(0, slash + 1);
-  Credentials found;
-  auto endpoint = parse_server(config->server);
-  if (!endpoint) return fail_in(path, endpoint.error());
-  found.endpoint = std::move(*endpoint);
-  if (!config->tls_server_name.empty()) found.endpoint.tls_name = config->tls_server_name;
-  const std::pair<const codec::KubeMaterial*, std::string*> parts[] = {{&config->authority, &found.authority},
-                                                                      {&config->certificate, &found.certificate},
-                                                                      {&config->key, &found.key},
-                                                                      {&config->token, &found.token}};
-  for (const auto& [material, target] : parts) {
-    auto bytes = content(*material, folder);
-    if (!bytes) return fail_in(path, bytes.error());
-    *target = std::move(*bytes);
+std::string joined(const std::vector<std::string>& paths) {
+  std::string all;
+  for (const auto& path : paths) all += (all.empty() ? "" : ":") + path;
+  return all;
+}
+
+/// Of several files those that are not there are skipped, as kubectl does; not all of them.
+Result<codec::Kubeconfig> merged(const std::vector<std::string>& paths) {
+  std::vector<codec::KubeconfigText> texts;
+  for (const auto& path : paths) {
+    auto text = read_text(path, kLargestFile + 1);
+    if (!text && text.error().code == Code::kNotFound && paths.size() > 1) continue;
+    if (!text) return fail_in("kubeconfig " + path, text.error());
+    texts.push_back({std::move(*text), path});
   }
-  CARVE_TRY(found.token, checked_token(std::move(found.token)));
-  return found;
+  if (texts.empty()) return fail(Code::kNotFound, "kubeconfig: none of these files exists: " + joined(paths));
+  return codec::merge_kubeconfigs(texts);
 }
 
 bool same_but_token(const Credentials& a, const Credentials& b) {
@@ -137,14 +131,52 @@ Result<Endpoint> parse_server(const std::string& server) {
   return found;
 }
 
-Result<Credentials> Access::read() const { return kubeconfig_.empty() ? from_pod() : from_file(kubeconfig_); }
+Result<Credentials> Access::read() {
+  plugin_failed_ = false;
+  if (kubeconfigs_.empty()) return from_pod();
+  return from_files();
+}
+
+Result<Credentials> Access::from_files() {
+  CARVE_TRY(const auto config, merged(kubeconfigs_));
+  const auto where = joined(kubeconfigs_);
+  Credentials found;
+  auto endpoint = parse_server(config.server);
+  if (!endpoint) return fail_in(where, endpoint.error());
+  found.endpoint = std::move(*endpoint);
+  if (!config.tls_server_name.empty()) found.endpoint.tls_name = config.tls_server_name;
+  const std::pair<const codec::KubeMaterial*, std::string*> parts[] = {{&config.authority, &found.authority},
+                                                                      {&config.certificate, &found.certificate},
+                                                                      {&config.key, &found.key},
+                                                                      {&config.token, &found.token}};
+  for (const auto& [material, target] : parts) {
+    auto bytes = content(*material);
+    if (!bytes) return fail_in(where, bytes.error());
+    *target = std::move(*bytes);
+  }
+  // What the kubeconfig says itself goes before the plug-in, as in kubectl.
+  if (config.exec && trimmed(found.token).empty()) {
+    auto said = plugin_.of(*config.exec, {config.server, config.tls_server_name, found.authority});
+    if (!said) {
+      plugin_failed_ = true;
+      return fail_in(where, said.error());
+    }
+    found.token = std::move(said->token);
+    if (found.certificate.empty()) {
+      found.certificate = std::move(said->certificate);
+      found.key = std::move(said->key);
+    }
+  }
+  CARVE_TRY(found.token, checked_token(std::move(found.token)));
+  return found;
+}
 
 Result<Credentials> Access::current() {
   const std::lock_guard lock(mutex_);
   const auto now = clock_.now();
-  if (have_ && now < due_) return held_;
+  if (have_ && now < due_ && !plugin_.is_due()) return held_;
   auto found = read();
-  if (!found && !have_) return found;
+  if (!found && (!have_ || plugin_failed_)) return found;
   read_at_ = now;
   due_ = now + kFresh;
   if (found) {
@@ -155,10 +187,21 @@ Result<Credentials> Access::current() {
   return held_;
 }
 
-void Access::doubt() {
-  const std::lock_guard lock(mutex_);
+void Access::doubt_locked() {
   const auto soonest = read_at_ + kDoubted;
   if (due_ > soonest) due_ = soonest;
+}
+
+void Access::doubt() {
+  const std::lock_guard lock(mutex_);
+  doubt_locked();
+}
+
+void Access::refuse(const std::string& token) {
+  const std::lock_guard lock(mutex_);
+  if (token != held_.token) return;
+  doubt_locked();
+  plugin_.refuse();
 }
 
 }  // namespace carve::kube

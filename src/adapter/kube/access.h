@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "adapter/kube/exec_credential.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "codec/kubeconfig/kubeconfig.h"
@@ -36,21 +40,31 @@ struct Credentials {
 /// Reads the credentials when they are due. Safe from any thread.
 class Access {
  public:
-  Access(std::string kubeconfig, const Clock& clock) : kubeconfig_(std::move(kubeconfig)), clock_(clock) {}
+  /// `kubeconfigs`: merged in this order; none: as a pod of the cluster.
+  Access(std::vector<std::string> kubeconfigs, const Clock& clock, const PluginRun& run = {})
+      : kubeconfigs_(std::move(kubeconfigs)), clock_(clock), plugin_(clock, run) {}
 
-  /// What is current. When a file cannot be read any more the last ones stay in use.
-  ///   errors  only before the first success
+  /// What is current. When a file cannot be read any more the last ones stay in use. A credential plug-in runs here,
+  /// and whoever else asks waits for it.
+  ///   errors  before the first success; a plug-in's when what it gave before has expired or was refused
   [[nodiscard]] Result<Credentials> current();
-  /// The server did not take them: they are read again at the next call, but at most once a second.
+  /// The connection failed, perhaps by old files: they are read again at the next call, but at most once a second.
   void doubt();
+  /// The server did not take this token, or the certificate beside it (401): as doubt(), and a plug-in is asked
+  /// again, unless there is another token by now.
+  void refuse(const std::string& token);
 
  private:
-  Result<Credentials> read() const;
+  Result<Credentials> read();
+  Result<Credentials> from_files();
+  void doubt_locked();
 
-  std::string kubeconfig_;  // empty: in the cluster
+  const std::vector<std::string> kubeconfigs_;
   const Clock& clock_;
   std::mutex mutex_;
   Credentials held_;
+  KeptCredential plugin_;
+  bool plugin_failed_ = false;
   bool have_ = false;
   Clock::Time read_at_{};
   Clock::Time due_{};

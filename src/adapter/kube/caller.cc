@@ -1,6 +1,7 @@
 #include "adapter/kube/caller.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -57,6 +58,19 @@ Patience patience_for(std::chrono::milliseconds limit, const std::stop_token& st
 
 }  // namespace
 
+Caller::Caller(std::vector<std::string> kubeconfigs, Clock& clock, const Limits& limits)
+    : access_(std::move(kubeconfigs), clock, {.limit = limits.plugin, .terminal = ::isatty(STDIN_FILENO) == 1}),
+      clock_(clock),
+      limits_(limits) {}
+
+/// What is current. A plug-in may have to ask a person: that time is not the call's.
+Result<Credentials> Caller::credentials(Patience* patience) {
+  const auto began = std::chrono::steady_clock::now();
+  auto found = access_.current();
+  patience->deadline += std::chrono::steady_clock::now() - began;
+  return found;
+}
+
 Result<void> Caller::check() {
   CARVE_TRY(const auto credentials, access_.current());
   CARVE_TRY(const auto made, identity(credentials));
@@ -112,42 +126,45 @@ Result<void> Caller::pace(const Patience& patience) {
   return {};
 }
 
-Result<HttpResponse> Caller::once(HttpRequest& request, const Patience& patience) {
-  CARVE_TRY(const auto credentials, access_.current());
+Result<HttpResponse> Caller::once(HttpRequest& request, Patience* patience, std::uint64_t* generation) {
+  CARVE_TRY(const auto credentials, this->credentials(patience));
   CARVE_TRY(auto identity, this->identity(credentials));
   request.token = credentials.token;
+  *generation = credentials.generation;
   const bool can_repeat = request.method == "GET";
   if (auto channel = take_idle(credentials.generation)) {
-    auto response = channel->exchange(request, false, kLargestAnswer, patience);
+    auto response = channel->exchange(request, false, kLargestAnswer, *patience);
     if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
     const bool ended = !response && response.error().code == Code::kUnavailable && !channel->answered();
     if (!ended || !can_repeat) return certain(request, std::move(response));
   }
-  auto connected = Channel::connect(credentials.endpoint, std::move(identity), patience);
+  auto connected = Channel::connect(credentials.endpoint, std::move(identity), *patience);
   if (!connected) {
     access_.doubt();  // perhaps the authority is a new one
     return tl::unexpected(connected.error());
   }
   auto channel = std::move(*connected);
-  auto response = channel->exchange(request, false, kLargestAnswer, patience);
+  auto response = channel->exchange(request, false, kLargestAnswer, *patience);
   if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
   return certain(request, std::move(response));
 }
 
 Result<std::string> Caller::call(HttpRequest request, std::chrono::milliseconds limit, const std::stop_token& stop) {
-  const auto patience = patience_for(limit, stop);
+  auto patience = patience_for(limit, stop);
   bool renewed = false;
   while (true) {
     CARVE_TRY_VOID(pace(patience));
-    auto response = once(request, patience);
+    std::uint64_t used = 0;
+    auto response = once(request, &patience, &used);
     if (!response) {
       return fail_in(request.method + " " + request.target.substr(0, request.target.find('?')), response.error());
     }
     if (response->status >= 200 && response->status < 300) return std::move(response->body);
     if (response->status == 401 && !std::exchange(renewed, true)) {
-      access_.doubt();
-      const auto fresh = access_.current();
-      if (fresh && fresh->token != request.token) continue;
+      access_.refuse(request.token);
+      const auto fresh = credentials(&patience);
+      if (!fresh) return fail_in("401 (not authenticated)", fresh.error());
+      if (fresh->token != request.token || fresh->generation != used) continue;
     }
     const bool asked = response->retry_after && (response->status == 429 || response->status >= 500);
     if (!asked) return refusal(request, *response);
@@ -158,9 +175,9 @@ Result<std::string> Caller::call(HttpRequest request, std::chrono::milliseconds 
 }
 
 Result<std::unique_ptr<Channel>> Caller::stream(HttpRequest request, const std::stop_token& stop) {
-  const auto patience = patience_for(limits_.call, stop);
+  auto patience = patience_for(limits_.call, stop);
   CARVE_TRY_VOID(pace(patience));
-  CARVE_TRY(const auto credentials, access_.current());
+  CARVE_TRY(const auto credentials, this->credentials(&patience));
   CARVE_TRY(auto identity, this->identity(credentials));
   request.token = credentials.token;
   auto connected = Channel::connect(credentials.endpoint, std::move(identity), patience);
@@ -171,7 +188,7 @@ Result<std::unique_ptr<Channel>> Caller::stream(HttpRequest request, const std::
   auto channel = std::move(*connected);
   CARVE_TRY(const auto response, channel->exchange(request, true, kLargestAnswer, patience));
   if (response.status == 200) return channel;
-  if (response.status == 401) access_.doubt();
+  if (response.status == 401) access_.refuse(request.token);
   if (response.retry_after && response.status != 410) {
     const auto wait = std::min<Clock::Duration>(*response.retry_after, limits_.most_back_off);
     (void)clock_.sleep_for(wait, stop);

@@ -19,8 +19,7 @@ namespace carve::kube {
 /// Requests and answers with whatever connections and credentials they need. Safe from any thread.
 class Caller {
  public:
-  Caller(std::string kubeconfig, Clock& clock, const Limits& limits)
-      : access_(std::move(kubeconfig), clock), clock_(clock), limits_(limits) {}
+  Caller(std::vector<std::string> kubeconfigs, Clock& clock, const Limits& limits);
 
   /// Reads the credentials for the first time, so that a wrong file shows at the start.
   [[nodiscard]] Result<void> check();
@@ -44,7 +43,8 @@ class Caller {
   Result<std::shared_ptr<TlsIdentity>> identity(const Credentials& credentials);
   std::unique_ptr<Channel> take_idle(std::uint64_t generation);
   void keep_idle(std::unique_ptr<Channel> channel, std::uint64_t generation);
-  Result<HttpResponse> once(HttpRequest& request, const Patience& patience);
+  Result<Credentials> credentials(Patience* patience);
+  Result<HttpResponse> once(HttpRequest& request, Patience* patience, std::uint64_t* generation);
   /// Waits until the client's rate allows another request.
   Result<void> pace(const Patience& patience);
 

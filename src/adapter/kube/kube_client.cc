@@ -23,8 +23,8 @@ const char* content_type(KubePatch kind) {
 
 class KubeClient final : public KubeApi {
  public:
-  KubeClient(std::string kubeconfig, Clock& clock, Log& log, const Limits& limits)
-      : caller_(std::move(kubeconfig), clock, limits), log_(log) {}
+  KubeClient(std::vector<std::string> kubeconfigs, Clock& clock, Log& log, const Limits& limits)
+      : caller_(std::move(kubeconfigs), clock, limits), log_(log) {}
 
   Result<void> check() { return caller_.check(); }
 
@@ -71,12 +71,24 @@ class KubeClient final : public KubeApi {
   Log& log_;
 };
 
+Result<std::unique_ptr<KubeApi>> opened(std::vector<std::string> kubeconfigs, Clock& clock, Log& log,
+                                        const Limits& limits) {
+  auto client = std::make_unique<KubeClient>(std::move(kubeconfigs), clock, log, limits);
+  CARVE_TRY_VOID(client->check());
+  return client;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<KubeApi>> open(const std::string& kubeconfig, Clock& clock, Log& log, const Limits& limits) {
-  auto client = std::make_unique<KubeClient>(kubeconfig, clock, log, limits);
-  CARVE_TRY_VOID(client->check());
-  return client;
+  return opened(kubeconfig.empty() ? std::vector<std::string>() : std::vector{kubeconfig}, clock, log, limits);
+}
+
+Result<std::unique_ptr<KubeApi>> open_merged(const std::vector<std::string>& kubeconfigs, Clock& clock, Log& log,
+                                            const Limits& limits) {
+  // Without any we would be a pod, which whoever names files is not.
+  if (kubeconfigs.empty()) return fail(Code::kNotFound, "kubeconfig: no file is named");
+  return opened(kubeconfigs, clock, log, limits);
 }
 
 }  // namespace carve::kube

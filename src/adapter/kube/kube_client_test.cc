@@ -368,6 +368,95 @@ TEST_F(KubeClient, ANewTokenIsReadWhenTheOldOneIsRefusedAndNeitherIsToldToAnyone
   EXPECT_THAT(logged_, Not(HasSubstr("s3cret")));
 }
 
+TEST_F(KubeClient, APluginIsAskedAgainWhenItsTokenIsRefusedAndNeitherTokenIsToldToAnyone) {
+  const auto one = server([&](Peer& peer, int) {
+    while (auto request = peer.request()) {
+      const bool good = request->find("Bearer s3cret-" + std::string(1, request->find("/two") < 9 ? '2' : '1')) !=
+                        std::string::npos;
+      peer.answer(good ? 200 : 401, "{\"message\":\"Unauthorized\"}");
+    }
+  });
+  write("plug-in", "#!/bin/sh\nprintf x >> " + folder_ + "/runs\nprintf '%s' '" +
+                       R"({"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",)" +
+                       R"("status":{"token":"s3cret-'$(wc -c < )" + folder_ + R"(/runs)'"}}')" + "\n");
+  std::filesystem::permissions(folder_ + "/plug-in", std::filesystem::perms::owner_all);
+  const auto runs = [&] { return std::filesystem::file_size(folder_ + "/runs"); };
+  ManualClock clock;
+  auto made = open(config(one->port(), "{exec: {command: ./plug-in, interactiveMode: Never, "
+                                       "apiVersion: client.authentication.k8s.io/v1}}"),
+                   clock, log_, limits_);
+  ASSERT_TRUE(made) << made.error().what;
+  auto& api = **made;
+  EXPECT_TRUE(api.get("/one"));
+  clock.advance(std::chrono::hours(1));
+  EXPECT_TRUE(api.get("/one"));
+  EXPECT_EQ(runs(), 1U) << "the files are read every minute, the plug-in is not asked";
+  const auto answered = api.create("/two", "{}");
+  EXPECT_TRUE(answered) << answered.error().what;
+  EXPECT_EQ(runs(), 2U);
+  write("plug-in", "#!/bin/sh\necho s3cret\nexit 1\n");
+  clock.advance(std::chrono::seconds(2));
+  const auto refused = api.get("/one");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().what, HasSubstr("exit status 1"));
+  EXPECT_THAT(refused.error().what + logged_, Not(HasSubstr("s3cret")));
+}
+
+TEST_F(KubeClient, APluginIsNotAskedAgainForAServerThatIsAway) {
+  int port = 0;
+  {
+    const auto gone = server([](Peer& peer, int) { peer.cut(); });
+    port = gone->port();
+  }
+  write("plug-in", "#!/bin/sh\nprintf x >> " + folder_ + "/runs\nprintf '%s' '" +
+                       R"({"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",)" +
+                       R"("status":{"token":"t"}}')" + "\n");
+  std::filesystem::permissions(folder_ + "/plug-in", std::filesystem::perms::owner_all);
+  ManualClock clock;
+  auto made = open(config(port, "{exec: {command: ./plug-in, interactiveMode: Never, "
+                                "apiVersion: client.authentication.k8s.io/v1}}"),
+                   clock, log_, limits_);
+  ASSERT_TRUE(made) << made.error().what;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE((*made)->get("/p"));
+    clock.advance(std::chrono::seconds(5));
+  }
+  EXPECT_EQ(std::filesystem::file_size(folder_ + "/runs"), 1U);
+}
+
+TEST_F(KubeClient, APluginsCertificateThatCannotBeUsedIsNamed) {
+  const auto one = server([](Peer& peer, int) { peer.stall(); });
+  write("plug-in", std::string("#!/bin/sh\nprintf '%s' '") +
+                       R"({"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",)" +
+                       R"("status":{"clientCertificateData":"s3cret","clientKeyData":"s3cret"}}')" + "\n");
+  std::filesystem::permissions(folder_ + "/plug-in", std::filesystem::perms::owner_all);
+  const auto made = open(config(one->port(), "{exec: {command: ./plug-in, interactiveMode: Never, "
+                                             "apiVersion: client.authentication.k8s.io/v1}}"),
+                         clock_, log_, limits_);
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().what, HasSubstr("client-certificate"));
+  EXPECT_THAT(made.error().what, Not(HasSubstr("s3cret")));
+}
+
+TEST_F(KubeClient, SeveralFilesAreOneAndThoseThatAreNotThereAreSkipped) {
+  const auto one = server([&](Peer& peer, int) {
+    while (auto request = peer.request()) {
+      peer.answer(request->find("Bearer s3cret-one\r\n") != std::string::npos ? 200 : 401, "{}");
+    }
+  });
+  const auto main = config(one->port(), "{token: other}");
+  std::filesystem::create_directory(folder_ + "/users");
+  write("users/config", "users: [{name: u, user: {tokenFile: ../token}}]");
+  const auto api = open_merged({folder_ + "/none", folder_ + "/users/config", main}, clock_, log_, limits_);
+  ASSERT_TRUE(api) << api.error().what;
+  EXPECT_TRUE((*api)->get("/p"));
+  const auto nothing = open_merged({folder_ + "/none", folder_ + "/neither"}, clock_, log_, limits_);
+  ASSERT_FALSE(nothing);
+  EXPECT_EQ(nothing.error().code, Code::kNotFound);
+  EXPECT_THAT(nothing.error().what, HasSubstr("/none:" + folder_ + "/neither"));
+  EXPECT_EQ(open_merged({}, clock_, log_, limits_).error().code, Code::kNotFound);
+}
+
 TEST_F(KubeClient, WrongFilesAreNamedAtTheStart) {
   EXPECT_THAT(open(folder_ + "/none", clock_, log_).error().what, HasSubstr("/none"));
   write("ca.pem", "no certificate");

@@ -57,6 +57,9 @@ struct ChildPlan {
   pid_t parent;
   bool own_session;
   bool die_with_parent;
+  bool no_input;
+  int output;
+  char* const* environment;
 };
 
 [[noreturn]] void run_child(const ChildPlan& plan) {
@@ -69,11 +72,14 @@ struct ChildPlan {
   if (plan.log_fd >= 0) {
     ::dup2(plan.log_fd, 1);
     ::dup2(plan.log_fd, 2);
+  }
+  if (plan.output >= 0) ::dup2(plan.output, 1);
+  if (plan.log_fd >= 0 || plan.no_input) {
     const int null_fd = ::open("/dev/null", O_RDONLY);
     if (null_fd >= 0) ::dup2(null_fd, 0);
   }
   const int error_pipe = arrange_descriptors(plan.keep, plan.keep_count, plan.error_pipe);
-  ::execv(plan.program, plan.argv);
+  ::execve(plan.program, plan.argv, plan.environment);
   const int err = errno;
   const ssize_t ignored = ::write(error_pipe, &err, sizeof(err));
   static_cast<void>(ignored);
@@ -111,10 +117,16 @@ Result<Child> spawn(const SpawnOptions& options) {
   std::vector<char*> argv = {const_cast<char*>(options.program.c_str())};
   for (const auto& arg : options.args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
+  std::vector<char*> environment;
+  if (options.environment) {
+    for (const auto& one : *options.environment) environment.push_back(const_cast<char*>(one.c_str()));
+    environment.push_back(nullptr);
+  }
   const ChildPlan plan = {
       options.program.c_str(), argv.data(), options.keep.data(), static_cast<int>(options.keep.size()),
       write_end.get(),         log.get(),   ::getpid(),          options.own_session,
-      options.die_with_parent};
+      options.die_with_parent, options.no_input, options.output,
+      options.environment ? environment.data() : environ};
   const pid_t pid = ::fork();
   if (pid < 0) return tl::unexpected(errno_error(errno, "fork"));
   if (pid == 0) run_child(plan);

@@ -20,6 +20,9 @@ struct SpawnOptions {
   std::string log_file;           // stdout and stderr go there (appended); empty: inherited
   bool own_session = false;       // so that the terminal's signals and its end do not reach it
   bool die_with_parent = false;
+  bool no_input = false;  // /dev/null as standard input, else it is inherited (as long as there is no log_file)
+  int output = -1;        // what the child gets as standard output; -1: inherited, or the log file
+  std::optional<std::vector<std::string>> environment = {};  // "NAME=value"; nullopt: ours
 };
 
 struct Child {

@@ -1,43 +1,42 @@
 #include "codec/kubeconfig/kubeconfig.h"
 
-#include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
-
-#include <array>
-#include <cstdint>
+#include <algorithm>
 #include <exception>
 #include <initializer_list>
 #include <utility>
 
+#include "codec/kubeconfig/base64.h"
+#include "codec/kubeconfig/yaml_fields.h"
+
 namespace carve::codec {
 namespace {
 
+using kubeconfig_yaml::path_in;
+using kubeconfig_yaml::refused;
+using kubeconfig_yaml::scalar;
+
 constexpr std::size_t kLargest = 1U << 20U;
 
-int base64_value(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  if (c == '+') return 62;
-  return c == '/' ? 63 : -1;
-}
+struct File {
+  YAML::Node root;  // a map
+  std::string path;
+  std::string folder;  // "" or with its slash
+};
 
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+/// An entry of a list, and the file that has it.
+struct Entry {
+  YAML::Node map;
+  const File* file;
+};
 
-tl::unexpected<Error> refused(std::string what) {
-  return fail(Code::kInvalidArgument, "kubeconfig: " + std::move(what));
-}
-
-/// A scalar's text; "" when absent.
-Result<std::string> scalar(const YAML::Node& map, const char* field, std::string_view where) {
-  const auto node = map[field];
-  if (!node || node.IsNull()) return std::string();
-  if (!node.IsScalar()) return refused(fmt::format("{}.{}: expected text", where, field));
-  return node.Scalar();
+tl::unexpected<Error> in_file(const std::string& path, Error error) {
+  if (path.empty()) return tl::unexpected(std::move(error));
+  return fail_in(path, std::move(error));
 }
 
 /// `<field>-data` goes before `<field>`, as kubectl does.
-Result<KubeMaterial> material(const YAML::Node& map, const std::string& field, std::string_view where) {
+Result<KubeMaterial> material(const Entry& entry, const std::string& field, std::string_view where) {
+  const auto& map = entry.map;
   KubeMaterial found;
   CARVE_TRY(const auto data, scalar(map, (field + "-data").c_str(), where));
   if (!data.empty()) {
@@ -46,25 +45,28 @@ Result<KubeMaterial> material(const YAML::Node& map, const std::string& field, s
     found.bytes = std::move(*bytes);
     return found;
   }
-  CARVE_TRY(found.file, scalar(map, field.c_str(), where));
+  CARVE_TRY(const auto file, scalar(map, field.c_str(), where));
+  found.file = path_in(entry.file->folder, file);
   return found;
 }
 
-/// The inner map `inner` of the entry called `name` in the list `list`.
-Result<YAML::Node> named(const YAML::Node& root, const char* list, const char* inner, const std::string& name) {
-  const auto entries = root[list];
-  if (entries && entries.IsSequence()) {
+/// The inner map `inner` of the first entry called `name` in the lists `list`.
+Result<Entry> named(const std::vector<File>& files, const char* list, const char* inner, const std::string& name,
+                    const std::string& all) {
+  for (const auto& file : files) {
+    const auto entries = file.root[list];
+    if (!entries || !entries.IsSequence()) continue;
     for (const auto& entry : entries) {
       if (!entry.IsMap()) continue;
       const auto own = entry["name"];
       if (!own || !own.IsScalar() || own.Scalar() != name) continue;
       const auto found = entry[inner];
-      if (found && found.IsMap()) return YAML::Node(found);
-      if (!found || found.IsNull()) return YAML::Node(YAML::NodeType::Map);
-      return refused(fmt::format("{}.{}: expected a map", list, inner));
+      if (found && found.IsMap()) return Entry{found, &file};
+      if (!found || found.IsNull()) return Entry{YAML::Node(YAML::NodeType::Map), &file};
+      return in_file(file.path, refused(fmt::format("{}.{}: expected a map", list, inner)).value());
     }
   }
-  return refused(fmt::format("{}: none is called \"{}\"", list, name.substr(0, 100)));
+  return in_file(all, refused(fmt::format("{}: none is called \"{}\"", list, name.substr(0, 100))).value());
 }
 
 bool is_true(const YAML::Node& map, const char* field) {
@@ -77,13 +79,14 @@ Result<void> supported(const YAML::Node& map, std::string_view where, std::initi
     const auto node = map[field];
     if (!node || node.IsNull() || (node.IsScalar() && node.Scalar().empty())) continue;
     return refused(fmt::format("{}.{} is not supported (legal: token, tokenFile, client-certificate with "
-                               "client-key)",
+                               "client-key, exec)",
                                where, field));
   }
   return {};
 }
 
-Result<void> read_cluster(const YAML::Node& cluster, Kubeconfig* config) {
+Result<void> read_cluster(const Entry& entry, Kubeconfig* config) {
+  const auto& cluster = entry.map;
   CARVE_TRY(config->server, scalar(cluster, "server", "cluster"));
   if (!config->server.starts_with("https://") || config->server.size() > 512) {
     return refused("cluster.server: expected https://host[:port][/path]");
@@ -94,83 +97,110 @@ Result<void> read_cluster(const YAML::Node& cluster, Kubeconfig* config) {
   CARVE_TRY(const auto proxy, scalar(cluster, "proxy-url", "cluster"));
   if (!proxy.empty()) return refused("cluster.proxy-url is not supported");
   CARVE_TRY(config->tls_server_name, scalar(cluster, "tls-server-name", "cluster"));
-  CARVE_TRY(config->authority, material(cluster, "certificate-authority", "cluster"));
+  CARVE_TRY(config->authority, material(entry, "certificate-authority", "cluster"));
   return {};
 }
 
-Result<void> read_user(const YAML::Node& user, Kubeconfig* config) {
-  CARVE_TRY_VOID(supported(user, "user", {"exec", "auth-provider", "username", "password", "as", "as-uid",
-                                          "as-groups", "as-user-extra"}));
-  CARVE_TRY(config->certificate, material(user, "client-certificate", "user"));
-  CARVE_TRY(config->key, material(user, "client-key", "user"));
+Result<void> read_user(const Entry& entry, Kubeconfig* config) {
+  const auto& user = entry.map;
+  CARVE_TRY_VOID(supported(user, "user", {"auth-provider", "username", "password", "as", "as-uid", "as-groups",
+                                          "as-user-extra"}));
+  CARVE_TRY(config->certificate, material(entry, "client-certificate", "user"));
+  CARVE_TRY(config->key, material(entry, "client-key", "user"));
   if (config->certificate.empty() != config->key.empty()) {
     return refused("user: client-certificate and client-key go together");
   }
   // The file wins over the text beside it, as in kubectl: it is the one that is renewed.
-  CARVE_TRY(config->token.file, scalar(user, "tokenFile", "user"));
+  CARVE_TRY(const auto file, scalar(user, "tokenFile", "user"));
+  config->token.file = path_in(entry.file->folder, file);
   if (config->token.file.empty()) {
     CARVE_TRY(config->token.bytes, scalar(user, "token", "user"));
+  }
+  if (const auto exec = user["exec"]; exec && !exec.IsNull()) {
+    CARVE_TRY(config->exec, kubeconfig_yaml::read_exec_plugin(exec, entry.file->folder));
   }
   return {};
 }
 
-Result<Kubeconfig> read(const YAML::Node& root) {
-  if (!root.IsMap()) return refused("expected a map with clusters, users, contexts, current-context");
-  CARVE_TRY(const auto current, scalar(root, "current-context", "kubeconfig"));
-  if (current.empty()) return refused("current-context: expected the name of a context");
-  CARVE_TRY(const auto context, named(root, "contexts", "context", current));
-  CARVE_TRY(const auto cluster_name, scalar(context, "cluster", "context"));
-  CARVE_TRY(const auto user_name, scalar(context, "user", "context"));
+Result<Kubeconfig> read_context(const std::vector<File>& files, const Entry& context, const std::string& all) {
+  CARVE_TRY(const auto cluster_name, scalar(context.map, "cluster", "context"));
+  CARVE_TRY(const auto user_name, scalar(context.map, "user", "context"));
   Kubeconfig config;
-  CARVE_TRY(const auto cluster, named(root, "clusters", "cluster", cluster_name));
-  CARVE_TRY_VOID(read_cluster(cluster, &config));
-  if (!user_name.empty()) {
-    CARVE_TRY(const auto user, named(root, "users", "user", user_name));
-    CARVE_TRY_VOID(read_user(user, &config));
+  CARVE_TRY(const auto cluster, named(files, "clusters", "cluster", cluster_name, all));
+  if (auto done = read_cluster(cluster, &config); !done) return in_file(cluster.file->path, done.error());
+  if (user_name.empty()) return config;
+  CARVE_TRY(const auto user, named(files, "users", "user", user_name, all));
+  if (auto done = read_user(user, &config); !done) return in_file(user.file->path, done.error());
+  if (config.exec && config.exec->wants_cluster) {
+    auto extension = kubeconfig_yaml::read_exec_extension(cluster.map);
+    if (!extension) return in_file(cluster.file->path, extension.error());
+    config.exec->cluster_config = std::move(*extension);
   }
   return config;
 }
 
-}  // namespace
-
-Result<std::string> decode_base64(std::string_view text) {
-  std::string out;
-  out.reserve(text.size() / 4 * 3);
-  std::uint32_t bits = 0;
-  int have = 0;
-  int padding = 0;
-  for (const char c : text) {
-    if (is_space(c)) continue;
-    if (c == '=') {
-      ++padding;
-    } else {
-      const int value = base64_value(c);
-      if (value < 0 || padding > 0) return fail(Code::kInvalidArgument, "expected base64");
-      bits = bits << 6U | static_cast<std::uint32_t>(value);
-    }
-    if (++have < 4) continue;
-    if (padding > 2) return fail(Code::kInvalidArgument, "expected base64");
-    bits <<= 6U * static_cast<unsigned>(padding);
-    const std::array<char, 3> bytes{static_cast<char>(bits >> 16U & 255U), static_cast<char>(bits >> 8U & 255U),
-                                    static_cast<char>(bits & 255U)};
-    out.append(bytes.data(), 3 - static_cast<std::size_t>(padding));
-    bits = 0;
-    have = 0;
+Result<Kubeconfig> read(const std::vector<File>& files, const std::string& all) {
+  for (const auto& file : files) {
+    auto current = scalar(file.root, "current-context", "kubeconfig");
+    if (!current) return in_file(file.path, current.error());
+    if (current->empty()) continue;
+    CARVE_TRY(const auto context, named(files, "contexts", "context", *current, all));
+    return read_context(files, context, all);
   }
-  if (have != 0) return fail(Code::kInvalidArgument, "expected base64: cut short");
-  return out;
+  return in_file(all, refused("current-context: expected the name of a context").value());
 }
 
-Result<Kubeconfig> parse_kubeconfig(std::string_view text) {
-  if (text.size() > kLargest) return refused(fmt::format("{} bytes; legal are at most {}", text.size(), kLargest));
+/// A map, an empty one where the file says nothing.
+Result<YAML::Node> parsed_file(const KubeconfigText& file) {
+  if (file.text.size() > kLargest) {
+    return refused(fmt::format("{} bytes; legal are at most {}", file.text.size(), kLargest));
+  }
   try {
-    return read(YAML::Load(std::string(text)));
+    auto root = YAML::Load(file.text);
+    if (root.IsMap()) return root;
+    if (root.IsNull()) return YAML::Node(YAML::NodeType::Map);
   } catch (const YAML::Exception& error) {
     // Where, not what: the parser's words may quote the line, and the line may be a token.
     return refused(error.mark.is_null() ? "not YAML" : fmt::format("not YAML at line {}", error.mark.line + 1));
   } catch (const std::exception&) {
     return refused("not YAML");
   }
+  return refused("expected a map with clusters, users, contexts, current-context");
+}
+
+}  // namespace
+
+Result<Kubeconfig> merge_kubeconfigs(std::span<const KubeconfigText> files) {
+  std::vector<File> parsed;
+  std::string all;
+  for (const auto& file : files) {
+    auto root = parsed_file(file);
+    if (!root) return in_file(file.path, root.error());
+    const auto slash = file.path.rfind('/');
+    parsed.push_back({std::move(*root), file.path, slash == std::string::npos ? "" : file.path.substr(0, slash + 1)});
+    all += (all.empty() ? "" : ":") + file.path;
+  }
+  try {
+    return read(parsed, all);
+  } catch (const std::exception&) {  // a list where a map belongs, and the like
+    return in_file(all, refused("not as a kubeconfig is built").value());
+  }
+}
+
+Result<Kubeconfig> parse_kubeconfig(std::string_view text) {
+  const KubeconfigText file{std::string(text), ""};
+  return merge_kubeconfigs({&file, 1});
+}
+
+std::vector<std::string> kubeconfig_list(std::string_view list) {
+  std::vector<std::string> files;
+  while (!list.empty()) {
+    const auto colon = list.find(':');
+    std::string one(list.substr(0, colon));
+    list = colon == std::string_view::npos ? std::string_view() : list.substr(colon + 1);
+    if (!one.empty() && std::find(files.begin(), files.end(), one) == files.end()) files.push_back(std::move(one));
+  }
+  return files;
 }
 
 }  // namespace carve::codec

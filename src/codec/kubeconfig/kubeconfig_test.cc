@@ -4,11 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
+
+#include "codec/kubeconfig/base64.h"
 
 namespace carve::codec {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 std::string config_with(const std::string& cluster, const std::string& user) {
@@ -55,7 +60,10 @@ TEST(Kubeconfig, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_THAT(what("{server: \"http://h\"}", "{}"), HasSubstr("cluster.server"));
   EXPECT_THAT(what("{server: \"https://h\", insecure-skip-tls-verify: true}", "{}"), HasSubstr("insecure"));
   EXPECT_THAT(what("{server: \"https://h\", proxy-url: \"http://p\"}", "{}"), HasSubstr("proxy-url"));
-  EXPECT_THAT(what(good, "{exec: {command: x}}"), HasSubstr("user.exec"));
+  EXPECT_THAT(what(good, "{exec: {command: x}}"), HasSubstr("user.exec.apiVersion"));
+  EXPECT_THAT(what(good, "{exec: x}"), HasSubstr("user.exec"));
+  EXPECT_THAT(what(good, "{auth-provider: {name: x}}"), HasSubstr("user.auth-provider"));
+  EXPECT_THAT(what(good, "{username: x}"), HasSubstr("user.username"));
   EXPECT_THAT(what(good, "{as: root}"), HasSubstr("user.as"));
   EXPECT_THAT(what(good, "{client-certificate: x}"), HasSubstr("go together"));
   EXPECT_THAT(what(good, "{client-key-data: \"%%\", client-certificate: x}"), HasSubstr("client-key-data"));
@@ -73,6 +81,47 @@ TEST(Kubeconfig, RubbishIsAnError) {
   for (const std::string text : {"", "[]", "a", "{", "current-context: [a]", "current-context: x\ncontexts: 3"}) {
     EXPECT_FALSE(parse_kubeconfig(text)) << text;
   }
+}
+
+TEST(Kubeconfig, OfSeveralFilesTheFirstThatDefinesANameCountsWhole) {
+  const std::vector<KubeconfigText> files{
+      {"contexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {tokenFile: t}}]",
+       "/one/config"},
+      {"", "/empty"},
+      {"current-context: x\ncontexts: [{name: x, context: {cluster: no, user: no}}]\n"
+       "clusters: [{name: c, cluster: {server: \"https://two\", certificate-authority: ca}}]\n"
+       "users: [{name: u, user: {client-certificate: no, client-key: no}}]",
+       "two"},
+      {"current-context: y\nclusters: [{name: c, cluster: {server: \"https://three\"}}]", "/three/config"}};
+  const auto config = merge_kubeconfigs(files);
+  ASSERT_TRUE(config) << config.error().what;
+  EXPECT_EQ(config->server, "https://two");
+  EXPECT_EQ(config->authority.file, "ca") << "of the folder where we are, as the file itself";
+  EXPECT_EQ(config->token.file, "/one/t");
+  EXPECT_TRUE(config->certificate.empty()) << "the second user u counts for nothing";
+}
+
+TEST(Kubeconfig, AnErrorNamesTheFileWhereItStands) {
+  const auto what = [](const std::string& first, const std::string& second) {
+    const std::vector<KubeconfigText> files{{first, "/one"}, {second, "/two"}};
+    const auto config = merge_kubeconfigs(files);
+    return config ? std::string("accepted") : config.error().what;
+  };
+  const std::string context = "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]";
+  const std::string cluster = "clusters: [{name: c, cluster: {server: \"https://h\"}}]\n";
+  EXPECT_THAT(what(context, cluster + "users: [{name: u, user: {token: t}}]"), HasSubstr("accepted"));
+  EXPECT_THAT(what(context, "clusters: [{name: c, cluster: {server: h}}]"),
+              HasSubstr("/two: kubeconfig: cluster.server"));
+  EXPECT_THAT(what(context, cluster + "users: [{name: u, user: {as: root}}]"), HasSubstr("/two: kubeconfig: user.as"));
+  EXPECT_THAT(what(context, cluster), HasSubstr("/one:/two: kubeconfig: users: none is called \"u\""));
+  EXPECT_THAT(what(cluster, "{"), HasSubstr("/two: kubeconfig: not YAML"));
+  EXPECT_THAT(what("", ""), HasSubstr("current-context"));
+  EXPECT_THAT(merge_kubeconfigs({}).error().what, HasSubstr("current-context"));
+}
+
+TEST(Kubeconfig, AListNamesEachFileOnce) {
+  EXPECT_THAT(kubeconfig_list("a:/b c::a:"), ElementsAre("a", "/b c"));
+  EXPECT_THAT(kubeconfig_list(":"), IsEmpty());
 }
 
 TEST(Base64, DecodesWithPaddingAndRefusesTheRest) {

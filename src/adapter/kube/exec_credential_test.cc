@@ -1,0 +1,259 @@
+#include "adapter/kube/exec_credential.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "base/fd.h"
+
+namespace carve::kube {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Terminal = codec::ExecPlugin::Terminal;
+
+constexpr const char* kV1 = "client.authentication.k8s.io/v1";
+
+std::string answer(const std::string& status, const std::string& version = kV1) {
+  return R"({"kind":"ExecCredential","apiVersion":")" + version + R"(","status":)" + status + "}";
+}
+
+class Plugin : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "carve-exec-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// A plug-in that is this shell script.
+  codec::ExecPlugin script(const std::string& text) {
+    const auto path = folder_ + "/plug-in";
+    std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
+    EXPECT_EQ(::chmod(path.c_str(), 0700), 0);
+    codec::ExecPlugin plugin;
+    plugin.command = path;
+    plugin.environment = {{"FOLDER", folder_}};
+    plugin.api_version = kV1;
+    plugin.terminal = Terminal::kNever;
+    plugin.install_hint = "install it";
+    return plugin;
+  }
+  std::string told(const std::string& name) {
+    std::ifstream file(folder_ + "/" + name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static Result<codec::ExecCredential> run(const codec::ExecPlugin& plugin, const PluginRun& how = {}) {
+    return run_plugin(plugin, {"https://h:6443", "", "CA"}, how);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(Plugin, GetsArgumentsEnvironmentAndTheClusterAndNoInput) {
+  auto plugin = script("printf '%s %s' \"$1\" \"$2\" > $FOLDER/args\n"
+                       "printf '%s' \"$KUBERNETES_EXEC_INFO\" > $FOLDER/info\n"
+                       "printf '%s %s' \"$MINE\" \"${HOME:+inherited}\" > $FOLDER/env; cat > $FOLDER/input\n"
+                       "echo '" + answer(R"({"token":"s3cret"})") + "'");
+  plugin.args = {"get token", "--now"};
+  plugin.environment.emplace_back("MINE", "old");
+  plugin.environment.emplace_back("MINE", "new");
+  plugin.environment.emplace_back("KUBERNETES_EXEC_INFO", "not this");
+  plugin.wants_cluster = true;
+  ::setenv("HOME", "/", 0);
+  const auto said = run(plugin);
+  ASSERT_TRUE(said) << said.error().what;
+  EXPECT_EQ(said->token, "s3cret");
+  EXPECT_EQ(told("args"), "get token --now");
+  EXPECT_EQ(told("env"), "new inherited");
+  EXPECT_EQ(told("input"), "");
+  EXPECT_EQ(told("info"), R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":)"
+                          R"({"interactive":false,"cluster":{"server":"https://h:6443",)"
+                          R"("certificate-authority-data":"Q0E="}}})");
+}
+
+TEST_F(Plugin, MayGiveACertificate) {
+  const auto said = run(script("echo '" + answer(R"({"clientCertificateData":"C","clientKeyData":"K"})") + "'"));
+  ASSERT_TRUE(said) << said.error().what;
+  EXPECT_EQ(said->certificate + said->key, "CK");
+}
+
+TEST_F(Plugin, IsFoundInPathButNotInTheFolderWhereWeAre) {
+  auto plugin = script("echo '" + answer(R"({"token":"t"})") + "'");
+  plugin.command = "plug-in";
+  const std::string path = ::getenv("PATH");
+  const auto here = std::filesystem::current_path();
+  ::setenv("PATH", ("/nonexistent:" + folder_ + ":" + path).c_str(), 1);
+  EXPECT_TRUE(run(plugin));
+  std::filesystem::current_path(folder_);
+  ::setenv("PATH", (".::" + path).c_str(), 1);
+  const auto nobody = run(plugin);
+  std::filesystem::current_path(here);
+  ::setenv("PATH", path.c_str(), 1);
+  ASSERT_FALSE(nobody);
+  EXPECT_EQ(nobody.error().code, Code::kNotFound);
+  EXPECT_THAT(nobody.error().what, AllOf(HasSubstr("\"plug-in\": no such program in PATH"), HasSubstr("install it")));
+}
+
+TEST_F(Plugin, ThatFailsIsToldWithItsHintAndWithoutItsSecrets) {
+  auto failing = script("echo s3cret; exit 3");
+  failing.args = {"--client-secret=s3cret"};
+  const auto failed = run(failing);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, Code::kPermissionDenied);
+  EXPECT_THAT(failed.error().what, AllOf(HasSubstr("/plug-in\": exit status 3\ninstall it"), Not(HasSubstr("s3cret"))));
+  EXPECT_THAT(run(script("kill -9 $$")).error().what, HasSubstr("killed by signal 9"));
+  auto absent = script("");
+  absent.command = folder_ + "/absent";
+  EXPECT_THAT(run(absent).error().what, AllOf(HasSubstr("/absent"), HasSubstr("install it")));
+  const auto beta = answer(R"({"token":"s3cret"})", "client.authentication.k8s.io/v1beta1");
+  const auto other = run(script("echo '" + beta + "'"));
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().what, AllOf(HasSubstr("apiVersion"), Not(HasSubstr("s3cret"))));
+  EXPECT_THAT(run(script("echo s3cret")).error().what, AllOf(HasSubstr("no JSON"), Not(HasSubstr("s3cret"))));
+}
+
+TEST_F(Plugin, ThatWritesWithoutEndIsKilled) {
+  const auto said = run(script("exec cat /dev/zero"));
+  ASSERT_FALSE(said);
+  EXPECT_EQ(said.error().code, Code::kResourceExhausted);
+}
+
+TEST_F(Plugin, ThatHangsIsKilledWithAllItStarted) {
+  const auto fifo = folder_ + "/alive";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const Fd alive(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const auto said = run(script("exec 3> $FOLDER/alive; sleep 600 & wait"), {.limit = milliseconds(500)});
+  ASSERT_FALSE(said);
+  EXPECT_EQ(said.error().code, Code::kDeadlineExceeded);
+  EXPECT_THAT(said.error().what, HasSubstr("not done after 500 ms"));
+  pollfd item = {alive.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&item, 1, 10'000), 1) << "what it started still has the pipe";
+  EXPECT_NE(item.revents & POLLHUP, 0);
+}
+
+TEST_F(Plugin, IsDoneWhenItEndsThoughWhatItStartedHoldsItsOutput) {
+  const auto fifo = folder_ + "/go";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const Fd go(::open(fifo.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  const auto said = run(script("(read line < $FOLDER/go) 2> /dev/null & echo '" + answer(R"({"token":"t"})") + "'"));
+  EXPECT_TRUE(said) << said.error().what;
+  EXPECT_EQ(::write(go.get(), "\n", 1), 1);
+  std::filesystem::remove(fifo);  // who has not opened it by now never does, and so waits for nobody
+}
+
+TEST_F(Plugin, ThatMustAskAPersonNeedsATerminal) {
+  auto plugin = script("printf '%s' \"$KUBERNETES_EXEC_INFO\" > $FOLDER/info\n"
+                       "echo '" + answer(R"({"token":"t"})") + "'");
+  plugin.terminal = Terminal::kAlways;
+  const auto refused = run(plugin);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
+  EXPECT_EQ(told("info"), "") << "it did not run";
+  EXPECT_TRUE(run(plugin, {.terminal = true}));
+  EXPECT_THAT(told("info"), HasSubstr(R"("interactive":true)"));
+  plugin.terminal = Terminal::kIfAvailable;
+  EXPECT_TRUE(run(plugin));
+  EXPECT_THAT(told("info"), HasSubstr(R"("interactive":false)"));
+}
+
+/// A plug-in that counts its runs; what it says is in a file.
+struct Kept : Plugin {
+  codec::ExecPlugin counting() { return script("printf x >> $FOLDER/runs; cat $FOLDER/said"); }
+  void says(const std::string& status) { std::ofstream(folder_ + "/said") << answer(status); }
+  std::size_t runs() { return told("runs").size(); }
+
+  ManualClock clock_;  // 2026-01-01 00:00:00 and what was advanced
+  KeptCredential kept_{clock_, {}};
+  const codec::ExecCluster cluster_{"https://h", "", ""};
+};
+
+TEST_F(Kept, UntilShortlyBeforeItExpires) {
+  const auto plugin = counting();
+  says(R"({"token":"one","expirationTimestamp":"2026-01-01T00:01:00Z"})");
+  EXPECT_EQ(kept_.of(plugin, cluster_)->token, "one");
+  clock_.advance(seconds(45));
+  EXPECT_FALSE(kept_.is_due());
+  EXPECT_EQ(kept_.of(plugin, cluster_)->token, "one");
+  EXPECT_EQ(runs(), 1U);
+  says(R"({"token":"two"})");
+  clock_.advance(seconds(6));
+  EXPECT_TRUE(kept_.is_due());
+  EXPECT_EQ(kept_.of(plugin, cluster_)->token, "two");
+  clock_.advance(std::chrono::hours(100));
+  EXPECT_FALSE(kept_.is_due()) << "it said nothing of an end";
+  EXPECT_EQ(runs(), 2U);
+}
+
+TEST_F(Kept, UntilItIsRefusedButIsNotAskedTwiceASecond) {
+  const auto plugin = counting();
+  says(R"({"token":"one"})");
+  ASSERT_TRUE(kept_.of(plugin, cluster_));
+  kept_.refuse();
+  EXPECT_FALSE(kept_.is_due());
+  ASSERT_TRUE(kept_.of(plugin, cluster_));
+  EXPECT_EQ(runs(), 1U);
+  clock_.advance(seconds(1));
+  EXPECT_TRUE(kept_.is_due());
+  ASSERT_TRUE(kept_.of(plugin, cluster_));
+  EXPECT_EQ(runs(), 2U);
+  clock_.advance(seconds(10));
+  EXPECT_FALSE(kept_.is_due());
+}
+
+TEST_F(Kept, APluginThatFailsLeavesTheOldOneWhileItServesAndIsLeftAloneForAWhile) {
+  const auto plugin = counting();
+  says(R"({"token":"one","expirationTimestamp":"2026-01-01T00:01:00Z"})");
+  ASSERT_TRUE(kept_.of(plugin, cluster_));
+  std::filesystem::remove(folder_ + "/said");
+  clock_.advance(seconds(52));
+  EXPECT_EQ(kept_.of(plugin, cluster_)->token, "one") << "seven seconds are left";
+  EXPECT_EQ(runs(), 2U);
+  clock_.advance(seconds(8));
+  EXPECT_FALSE(kept_.of(plugin, cluster_));
+  EXPECT_EQ(runs(), 2U) << "ten seconds are not over";
+  clock_.advance(seconds(2));
+  EXPECT_FALSE(kept_.of(plugin, cluster_));
+  EXPECT_EQ(runs(), 3U);
+  says(R"({"token":"two"})");
+  clock_.advance(seconds(10));
+  EXPECT_EQ(kept_.of(plugin, cluster_)->token, "two");
+}
+
+TEST_F(Kept, ForOneClusterAndOnePlugin) {
+  auto plugin = counting();
+  says(R"({"token":"one"})");
+  ASSERT_TRUE(kept_.of(plugin, cluster_));
+  ASSERT_TRUE(kept_.of(plugin, {"https://other", "", ""}));
+  EXPECT_EQ(runs(), 2U);
+  plugin.args = {"other"};
+  ASSERT_TRUE(kept_.of(plugin, {"https://other", "", ""}));
+  EXPECT_EQ(runs(), 3U);
+}
+
+TEST_F(Kept, OneThatHasExpiredWhenItComesIsUsedForASecond) {
+  const auto plugin = counting();
+  says(R"({"token":"old","expirationTimestamp":"2020-01-01T00:00:00Z"})");
+  EXPECT_TRUE(kept_.of(plugin, cluster_)) << "perhaps our clock is wrong";
+  EXPECT_TRUE(kept_.of(plugin, cluster_));
+  EXPECT_EQ(runs(), 1U);
+  clock_.advance(seconds(1));
+  EXPECT_TRUE(kept_.of(plugin, cluster_));
+  EXPECT_EQ(runs(), 2U);
+}
+
+}  // namespace
+}  // namespace carve::kube

@@ -1,0 +1,100 @@
+#include "codec/kubeconfig/exec_credential.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "codec/kubeconfig/base64.h"
+
+namespace carve::codec {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kV1 = "client.authentication.k8s.io/v1";
+
+Result<ExecCredential> said(const std::string& status, const std::string& version = kV1) {
+  return parse_exec_credential(
+      R"({"kind":"ExecCredential","apiVersion":")" + version + R"(","spec":{},"status":)" + status + "}", kV1);
+}
+
+std::string refusal(const std::string& status) {
+  const auto credential = said(status);
+  return credential ? "accepted" : credential.error().what;
+}
+
+TEST(ExecCredential, IsATokenOrACertificateOrBoth) {
+  const auto token = said(R"({"token":"t","expirationTimestamp":"2026-01-01T00:00:10Z"})");
+  ASSERT_TRUE(token) << token.error().what;
+  EXPECT_EQ(token->token, "t");
+  EXPECT_EQ(token->expires_unix_s, 1767225610);
+  const auto pair = said(R"({"clientCertificateData":"c\n","clientKeyData":"k","token":null})");
+  ASSERT_TRUE(pair) << pair.error().what;
+  EXPECT_EQ(pair->certificate, "c\n");
+  EXPECT_EQ(pair->key, "k");
+  EXPECT_EQ(pair->expires_unix_s, std::nullopt);
+  EXPECT_TRUE(said(R"({"clientCertificateData":"c","clientKeyData":"k","token":"t"})"));
+}
+
+TEST(ExecCredential, WhatIsWrongIsNamedAndNeverQuoted) {
+  EXPECT_THAT(refusal("null"), HasSubstr("status: expected a map"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("expected token, or"));
+  EXPECT_THAT(refusal(R"({"token":["s3cret"]})"), HasSubstr("status.token"));
+  EXPECT_THAT(refusal(R"({"token":"s3cret","clientKeyData":"s3cret"})"), HasSubstr("go together"));
+  EXPECT_THAT(refusal(R"({"token":"s3cret","expirationTimestamp":"s3cret"})"), HasSubstr("expirationTimestamp"));
+  const auto other = said(R"({"token":"s3cret"})", "client.authentication.k8s.io/v1beta1");
+  ASSERT_FALSE(other);
+  EXPECT_THAT(other.error().what, HasSubstr("apiVersion"));
+  for (const std::string text : {"", "s3cret", "{\"s3cret\":", "[]", "\"s3cret\"", R"({"kind":"s3cret"})"}) {
+    const auto broken = parse_exec_credential(text, kV1);
+    ASSERT_FALSE(broken) << text;
+    EXPECT_EQ(broken.error().code, Code::kInvalidArgument);
+    EXPECT_THAT(broken.error().what, Not(HasSubstr("s3cret")));
+  }
+  for (const std::string status : {R"({"token":["s3cret"]})", R"({"token":"s3cret","clientKeyData":"s3cret"})",
+                                   R"({"token":"s3cret","expirationTimestamp":"s3cret"})"}) {
+    EXPECT_THAT(refusal(status), Not(HasSubstr("s3cret")));
+  }
+}
+
+TEST(ExecCredential, ExpiresAtATimeOfAnyZone) {
+  const auto expires = [](const std::string& time) {
+    const auto credential = said(R"({"token":"t","expirationTimestamp":")" + time + "\"}");
+    return credential ? credential->expires_unix_s : std::nullopt;
+  };
+  EXPECT_EQ(expires("2026-01-01T02:00:10.123456+02:00"), 1767225610);
+  EXPECT_EQ(expires("2025-12-31T19:30:10-04:30"), 1767225610);
+  EXPECT_EQ(expires("9999-12-31T23:59:59Z"), 253402300799);
+  EXPECT_EQ(expires("1969-12-31T23:59:59Z"), -1);
+  for (const std::string time : {"2026-01-01", "2026-01-01T00:00:10", "2026-02-30T00:00:00Z", "2026-01-01T24:00:00Z",
+                                 "2026-01-01T00:00:10.Z", "2026-01-01T00:00:10+2:00", "2026-01-01T00:00:10Zx",
+                                 "2026-01-01 00:00:10Z", "-026-01-01T00:00:00Z", "2026-01-01T00:00:10.5"}) {
+    EXPECT_EQ(expires(time), std::nullopt) << time;
+  }
+}
+
+TEST(ExecCredential, APluginIsToldOfTheClusterWhenItAsks) {
+  ExecPlugin plugin;
+  plugin.api_version = kV1;
+  plugin.cluster_config = R"({"a":[1]})";
+  const ExecCluster cluster{"https://h", "n", "CA"};
+  EXPECT_EQ(exec_info(plugin, cluster, true),
+            R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":true}})");
+  plugin.wants_cluster = true;
+  EXPECT_THAT(exec_info(plugin, cluster, false),
+              HasSubstr(R"("spec":{"interactive":false,"cluster":{"server":"https://h","tls-server-name":"n",)"
+                        R"("certificate-authority-data":"Q0E=","config":{"a":[1]}}})"));
+}
+
+TEST(Base64, GoesBothWays) {
+  for (const std::string text : {"", "M", "Ma", "Man", "Many", std::string("\0\xff\x80", 3).c_str()}) {
+    EXPECT_EQ(decode_base64(encode_base64(text)), text);
+  }
+  EXPECT_EQ(encode_base64("M"), "TQ==");
+  EXPECT_EQ(encode_base64("Ma"), "TWE=");
+}
+
+}  // namespace
+}  // namespace carve::codec
