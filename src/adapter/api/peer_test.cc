@@ -10,6 +10,7 @@
 #include <string>
 
 #include "adapter/api/channel.h"
+#include "adapter/api/testing/temp_folder.h"
 #include "adapter/process/spawn.h"
 
 namespace carve::api {
@@ -34,8 +35,8 @@ TEST(Peer, ANumberThatIsAnotherUsersByNowIsNobodyToAsk) {
 
 /// The one who connected ends; its child has the connection.
 TEST(Peer, WhoConnectedIsGoneThoughHisChildHoldsTheConnection) {
-  char name[] = "/tmp/carve-peer-XXXXXX";
-  const std::string path = std::string(::mkdtemp(name)) + "/s";
+  const TempFolder folder;
+  const std::string path = folder.path() + "/s";
   const auto listener = listen_at(path);
   ASSERT_TRUE(listener) << listener.error().what;
   int done[2];
@@ -69,7 +70,6 @@ TEST(Peer, WhoConnectedIsGoneThoughHisChildHoldsTheConnection) {
   EXPECT_TRUE(caller->gone());
   EXPECT_TRUE(peer_of(fd.get())->gone()) << "asked late";
   ::close(done[1]);
-  ::unlink(path.c_str());
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "adapter/api/channel.h"
 #include "adapter/api/client.h"
 #include "adapter/api/messages.h"
+#include "adapter/api/testing/temp_folder.h"
 #include "base/clock.h"
 
 namespace carve::api {
@@ -43,11 +44,7 @@ class Echo final : public AgentApi {
 
 class ApiServerTest : public testing::Test {
  protected:
-  ApiServerTest() {
-    char name[] = "/tmp/carve-api-XXXXXX";
-    path_ = std::string(::mkdtemp(name)) + "/agent.sock";
-    start({});
-  }
+  ApiServerTest() { start({}); }
   void start(const ServerLimits& limits) {
     thread_ = std::jthread();
     server_.reset();
@@ -69,7 +66,8 @@ class ApiServerTest : public testing::Test {
   std::atomic<int> lines_{0};
   Log log_{[this](std::string_view) { ++lines_; }};
   Echo echo_;
-  std::string path_;
+  const TempFolder folder_;
+  const std::string path_ = folder_.path() + "/agent.sock";
   std::unique_ptr<Server> server_;
   std::jthread thread_;
 };
@@ -98,8 +96,8 @@ TEST_F(ApiServerTest, ASecondServerIsRefusedAndAStaleSocketIsReplaced) {
 
 /// A stopped agent, and more commands than its queue takes.
 TEST(ApiClientTest, AnAgentThatAcceptsNobodyIsNotWaitedForForEver) {
-  char name[] = "/tmp/carve-api-XXXXXX";
-  const std::string path = std::string(::mkdtemp(name)) + "/agent.sock";
+  const TempFolder folder;
+  const std::string path = folder.path() + "/agent.sock";
   const auto stopped = listen_at(path);
   ASSERT_TRUE(stopped);
   ASSERT_EQ(::listen(stopped->get(), 1), 0);
