@@ -5,12 +5,34 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <string_view>
 
 namespace carve::cmd {
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
-void on_signal(int) { interrupted = 1; }
+constexpr std::string_view kOwnScreen = "\x1b[?1049h\x1b[?25l";
+constexpr std::string_view kScreenBefore = "\x1b[?25h\x1b[?1049l";
+
+volatile std::sig_atomic_t own_screen = 0;
+
+/// At once, whatever a picture waits for: it only looks, and leaves nothing half done.
+void end(int) {
+  if (own_screen != 0) static_cast<void>(!::write(STDOUT_FILENO, kScreenBefore.data(), kScreenBefore.size()));
+  ::_exit(kExitOk);
+}
+
+void show(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+sigset_t endings() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGINT);
+  ::sigaddset(&set, SIGTERM);
+  return set;
+}
 
 }  // namespace
 
@@ -21,25 +43,27 @@ int show_live(const ViewOptions& options, const std::function<Result<std::string
     return report({Code::kInvalidArgument, "--every: " + options.every + " is below 100ms"});
   }
   const bool live = !options.once && options.output == "text" && ::isatty(STDOUT_FILENO) != 0;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  if (live) std::printf("\x1b[?1049h\x1b[?25l");
-  int code = kExitOk;
-  while (interrupted == 0) {
+  if (!options.once) {
+    own_screen = live ? 1 : 0;
+    std::signal(SIGINT, end);
+    std::signal(SIGTERM, end);
+  }
+  if (live) show(std::string(kOwnScreen));
+  const sigset_t held = endings();
+  for (;;) {
     const auto text = picture();
-    if (live) std::printf("\x1b[H\x1b[2J");
-    if (!text && !live) {
-      code = report(text.error());
-      break;
+    if (!text && !live) return report(text.error());
+    if (live) {
+      show("\x1b[H\x1b[2J" + (text ? *text : text.error().what + "\n"));
+    } else {
+      ::sigprocmask(SIG_BLOCK, &held, nullptr);  // who reads it as JSON gets no half of one
+      show(*text);
+      ::sigprocmask(SIG_UNBLOCK, &held, nullptr);
     }
-    std::printf("%s", text ? text->c_str() : (text.error().what + "\n").c_str());
-    std::fflush(stdout);
-    if (options.once) break;
+    if (options.once) return kExitOk;
     const timespec pause = {every->count() / 1000, every->count() % 1000 * 1'000'000};
     ::nanosleep(&pause, nullptr);
   }
-  if (live) std::printf("\x1b[?25h\x1b[?1049l");
-  return code;
 }
 
 }  // namespace carve::cmd

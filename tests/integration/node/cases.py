@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -700,6 +701,35 @@ while True:
         assert text.startswith(b"\x1b[?1049h")
         code, out, err = self.m.carve("top", "--once", "-o", "json")
         assert code == 0 and len(json.loads(out)["cards"]) == 2, err
+
+    def test_top_ends_at_once_while_it_waits_for_an_answer(self):
+        """Of an agent, or of a cluster's API server, that accepts and says nothing."""
+        os.makedirs("/run/carve", exist_ok=True)
+        agent = socket.socket(socket.AF_UNIX)
+        agent.bind("/run/carve/agent.sock")
+        server = socket.create_server(("127.0.0.1", 0))
+        config = self.m.folder + "/kubeconfig"
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                       "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{server.getsockname()[1]}"}}],
+                       "users": [{"name": "u", "user": {"token": "t"}}]}, file)
+        agent.listen()
+        for listener, words in ((agent, ["top"]), (server, ["top", "--cluster", "--kubeconfig", config])):
+            for sent in (signal.SIGINT, signal.SIGTERM):
+                main, far = pty.openpty()
+                top = subprocess.Popen([self.m.bin + "/carve", *words], stdout=far, stderr=subprocess.PIPE, text=True)
+                os.close(far)
+                listener.settimeout(20)
+                asking, _ = listener.accept()
+                begin = time.monotonic()
+                top.send_signal(sent)
+                assert top.wait(timeout=5) == 0, (words, sent, top.stderr.read())
+                took = time.monotonic() - begin
+                text = os.read(main, 65536)
+                assert text.startswith(b"\x1b[?1049h") and text.endswith(b"\x1b[?1049l"), (words, sent, text)
+                assert took < 1, (words, sent, took)  # in all of an answer's time: 10 s
+                asking.close()
+                os.close(main)
 
     def test_podman_runs_a_container_in_a_slice(self):
         for program in ("podman", "runc"):
