@@ -45,7 +45,8 @@ struct ControlRequest {
   std::uint16_t abi;
   ControlOp op;
   char id[kMaxSliceId + 1];
-  std::uint32_t card_count;
+  std::uint16_t card_count;
+  std::uint16_t gated;  // of kPut and kAdopt: 1: its folder is <slices>/<id>/<id>, and the outer one root's alone
   std::uint32_t card_index;
   std::uint64_t overhead_bytes;
   ControlCard cards[kMaxCardsPerSlice];

@@ -14,6 +14,8 @@ struct PageOrder {
   std::string id;                    // the folder's name
   std::vector<Slice> slices;         // one per card
   std::vector<Bytes> context_bytes;  // charged in advance per context, one per card
+  /// A container engine mounts it: only root and its user reach it by its path, which has the folder's name twice.
+  bool gated = false;
 };
 
 /// One process of a slice, as it registered itself over the slice's socket.

@@ -16,6 +16,8 @@ struct SliceDevice {
   std::vector<int> minors;     // of its cards
   std::string slice_folder;    // on the host; mounted under its name. Of a whole one an empty folder, a mark by
                                // which its processes are told: publish() makes it
+  std::string gate = {};       // the folder around it that only root and `user` pass; empty: there is none
+  std::uint32_t user = 0;      // who asked for it
   std::string library_folder;  // libcarve-cuda.so, libcarve-nvml.so
   std::string driver_version;
   DriverFiles driver;

@@ -51,7 +51,8 @@ Result<abi::ControlRequest> request_for(const PageOrder& order) {
     return fail(Code::kInvalidArgument, fmt::format("slice id '{}': not 1 to 63 of [a-z0-9-]", order.id));
   }
   abi::ControlRequest request = request_for(abi::ControlOp::kPut, order.id);
-  request.card_count = static_cast<std::uint32_t>(order.slices.size());
+  request.card_count = static_cast<std::uint16_t>(order.slices.size());
+  request.gated = order.gated ? 1 : 0;
   for (std::size_t i = 0; i < order.slices.size(); ++i) {
     const Slice& slice = order.slices[i];
     abi::ControlCard& card = request.cards[i];
@@ -76,9 +77,9 @@ Result<void> ArbiterClient::put(const PageOrder& order) {
   const std::lock_guard lock(mutex_);
   std::vector<Fd> received;
   CARVE_TRY_VOID(ask_connected(request, &received));
-  if (received.size() != request.card_count + 1) {
+  if (received.size() != request.card_count + 1U) {
     return fail(Code::kDataLoss, fmt::format("slice {}: the arbiter gave {} descriptors, {} are needed", order.id,
-                                             received.size(), request.card_count + 1));
+                                             received.size(), request.card_count + 1U));
   }
   kept_[order.id] = {request, std::move(received)};
   return {};

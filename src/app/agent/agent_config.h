@@ -16,7 +16,7 @@ enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport };
 
 struct AgentConfig {
   std::string runtime_folder;
-  std::string slices_folder;  // where the arbiter makes <id>/s
+  std::string slices_folder;  // where the arbiter makes <id>/s, or <id>/<id>/s behind a gate
   std::string whole_folder;   // where whole cards have their marks: <id>, empty
   std::string masking_socket;
   std::string library_folder;

@@ -63,6 +63,25 @@ TEST(Agent, NobodyIsMovedByTheNumberOfOneWhoHasEnded) {
   EXPECT_EQ(agent->view({})->slices.at(0).state, "starting");
 }
 
+/// Who reaches the socket of a slice without a cgroup belongs to it.
+TEST(Agent, AnEnginesSliceLiesBehindAGateForItsUser) {
+  Machine machine;
+  auto agent = machine.start();
+  AllocateRequest device = ask(4, 30);
+  device.keep = true;
+  const auto grant = agent->allocate(root(), device, {});
+  ASSERT_TRUE(grant) << grant.error().what;
+  const std::string gate = "/run/carve/slices/" + grant->slice;
+  EXPECT_EQ(grant->slice_folder, gate + "/" + grant->slice);
+  EXPECT_TRUE(machine.pages.orders[grant->slice].gated);
+  EXPECT_EQ(machine.devices.last.gate, gate);
+  EXPECT_EQ(machine.devices.last.slice_folder, grant->slice_folder);
+  EXPECT_EQ(machine.devices.last.user, agent->view({})->slices.at(0).uid);
+  const auto run = agent->allocate(root(), ask(4, 30), {});
+  ASSERT_TRUE(run) << run.error().what;
+  EXPECT_FALSE(machine.pages.orders[run->slice].gated);
+}
+
 TEST(Agent, ASliceThatNobodyJoinsEnds) {
   Machine machine;
   auto agent = machine.start();

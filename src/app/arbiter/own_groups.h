@@ -7,7 +7,8 @@
 namespace carve::arbiter {
 
 /// Who may join a slice that has a cgroup of its own (`carve run`: the slice begins and ends with it): only a process
-/// in that cgroup or below it. A slice without one is a container's; there, whoever reaches the socket belongs to it.
+/// in that cgroup or below it. A slice without one is a container's; there, whoever reaches the socket belongs to it,
+/// and only its runtime's mount leads there.
 class OwnGroups {
  public:
   /// `folder`: where the slices' cgroups are ("/sys/fs/cgroup/carve"); `path`: the same as /proc/<pid>/cgroup spells

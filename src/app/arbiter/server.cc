@@ -73,7 +73,8 @@ bool Server::recover_slice(const std::string& id, std::uint32_t cards) {
   Slice::Descriptors kept;
   if (cards == 0 || cards > abi::kMaxCardsPerSlice) return false;
   std::memcpy(order.id, id.c_str(), id.size() + 1);
-  order.card_count = cards;
+  order.card_count = static_cast<std::uint16_t>(cards);
+  order.gated = access((slices_folder_ + "/" + id + "/" + id).c_str(), F_OK) == 0 ? 1 : 0;
   for (std::uint32_t i = 0; i < cards; ++i) {
     const std::string name = id + "-" + std::to_string(i);
     if (!files_.exists(name)) return false;  // looked at, not made
@@ -216,7 +217,7 @@ Result<std::vector<int>> Server::put(const abi::ControlRequest& request, std::ve
   }
   Slice::Descriptors kept;
   if (request.op == abi::ControlOp::kAdopt) {
-    if (fds.size() != request.card_count + 1) {
+    if (fds.size() != request.card_count + 1U) {
       slices_.erase(request.id);
       return fail(Code::kInvalidArgument, "adopt: not one account page per card and one socket");
     }

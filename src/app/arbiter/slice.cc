@@ -53,7 +53,7 @@ Result<std::unique_ptr<Slice>> Slice::open(PageFiles& files, Cards& cards, const
   for (std::uint32_t i = 0; i < order.card_count; ++i) {
     CARVE_TRY_VOID(slice->open_card(cards, order.cards[i], taken_over ? std::move(kept.accounts[i]) : Fd()));
   }
-  CARVE_TRY_VOID(slice->listen(slices_folder, std::move(kept.listener)));
+  CARVE_TRY_VOID(slice->listen(slices_folder, order.gated != 0, std::move(kept.listener)));
   if (taken_over) slice->take_members_over();
   slice->refresh_headers();
   return slice;
@@ -97,11 +97,19 @@ Result<void> Slice::open_card(Cards& cards, const abi::ControlCard& order, Fd ke
   return {};
 }
 
-Result<void> Slice::listen(const std::string& slices_folder, Fd kept) {
+Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept) {
   folder_ = slices_folder + "/" + id_;
+  if (gated) {
+    gate_ = folder_;
+    folder_ += "/" + id_;
+  }
   if (kept) {
     listener_ = std::move(kept);
     return {};
+  }
+  // The agent may have made it already, and let its user in.
+  if (gated && mkdir(gate_.c_str(), 0700) != 0 && errno != EEXIST) {
+    return tl::unexpected(errno_error(errno, "make " + gate_));
   }
   if (mkdir(folder_.c_str(), 0755) != 0 && errno != EEXIST) {
     return tl::unexpected(errno_error(errno, "make " + folder_));
@@ -245,6 +253,7 @@ void Slice::revoke() {
   revoked_ = true;
   unlink((folder_ + "/s").c_str());
   rmdir(folder_.c_str());
+  if (!gate_.empty()) rmdir(gate_.c_str());
   // Nobody else comes, and who waits is let go here: the agent's last duplicate would close them all, in the agent.
   shutdown(listener_.get(), SHUT_RDWR);
   for (;;) {
@@ -261,9 +270,11 @@ void Slice::revoke() {
 }
 
 void Slice::remove_remains(PageFiles& files, const std::string& slices_folder, const std::string& id) {
-  const std::string folder = slices_folder + "/" + id;
-  unlink((folder + "/s").c_str());
-  rmdir(folder.c_str());
+  const std::string outer = slices_folder + "/" + id;
+  for (const std::string& folder : {outer + "/" + id, outer}) {  // gated or not
+    unlink((folder + "/s").c_str());
+    rmdir(folder.c_str());
+  }
   for (std::size_t i = 0; i < abi::kMaxCardsPerSlice; ++i) {
     const std::string name = fmt::format("{}-{}", id, i);
     if (!files.exists(name)) continue;

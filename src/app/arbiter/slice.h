@@ -88,7 +88,7 @@ class Slice {
   };
   explicit Slice(PageFiles& files, std::string id) : files_(files), id_(std::move(id)) {}
   Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
-  Result<void> listen(const std::string& slices_folder, Fd kept);
+  Result<void> listen(const std::string& slices_folder, bool gated, Fd kept);
   void take_members_over();
   void empty_slot(std::uint32_t slot);
   void refresh_headers();
@@ -96,6 +96,7 @@ class Slice {
   PageFiles& files_;
   std::string id_;
   std::string folder_;
+  std::string gate_;  // the folder around it that others cannot pass; or empty
   std::vector<Card> cards_;
   Fd listener_;
   Closer closer_;  // of whatever comes through the listener

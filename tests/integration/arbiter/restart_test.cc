@@ -48,6 +48,36 @@ TEST_F(RestartTest, WhatTheAgentKeepsComesBack) {
       << "it was given another page";
 }
 
+unsigned rights_of(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 0777U : 0;
+}
+
+TEST_F(RestartTest, WhatLiesBehindAGateStaysThere) {
+  PageOrder gated = order("g");
+  gated.gated = true;
+  put(gated);
+  const std::string gate = runtime_ + "/slices/g";
+  EXPECT_EQ(rights_of(gate), 0700U) << "root's alone";
+  EXPECT_EQ(rights_of(gate + "/g"), 0755U) << "a container mounts it, of any user";
+  RawClient client = connect("g/g");
+  EXPECT_FALSE(connect_slice(runtime_, "g").has_value());
+  agent_.reset();
+  restart();
+  EXPECT_TRUE(beats(client.card()));
+  EXPECT_TRUE(eventually([&] { return connect_slice(runtime_, "g/g").has_value(); })) << "the pages come first";
+  EXPECT_EQ(rights_of(gate), 0700U);
+  agent_.emplace(runtime_ + "/arbiter/control");
+  ASSERT_TRUE(agent_->drop("g"));
+  EXPECT_FALSE(std::filesystem::exists(gate));
+
+  put(gated);
+  restart();  // nobody lives there, and no agent wants it any more
+  agent_.emplace(runtime_ + "/arbiter/control");
+  ASSERT_TRUE(eventually([&] { return agent_->drop("g").has_value(); }));
+  EXPECT_FALSE(std::filesystem::exists(gate));
+}
+
 TEST_F(RestartTest, WithoutAnyAgentTheProcessesThemselvesLeadToTheirPages) {
   put(order("b", 30, ShareClass::kFixed));
   RawClient client = connect("b");

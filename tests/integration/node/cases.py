@@ -1,11 +1,14 @@
 """What a user of `carve up` and `carve run` relies on. One method is one test; run as root:
 cases.py --bin <build>/bin test_name. Exit code 77: skipped, with the reason."""
+import ctypes
+import errno
 import fcntl
 import json
 import os
 import pty
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -14,6 +17,55 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from machine import Machine, cgroup2_mount, enter_private_namespace, sh, until  # noqa: E402
 
 GIB = 1 << 30
+# What a process says first to the socket of a slice (abi/hello.h), and what it is told.
+HELLO = ("import socket, struct, sys\n"
+         "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+         "s.connect(sys.argv[1])\n"
+         "s.send(struct.pack('<IHHII', 0x48564143, 1, 1, 1, 0))\n"
+         "print('status', struct.unpack('<IHHI', s.recv(32)[:12])[3])\n")
+
+
+def hello_as(uid, path, mounts="", engine=None):
+    """What the socket at `path` tells a process of this user, or the error on its way there; in a container, which
+    `engine` made, where its folder is mounted at /mnt. Forked: others may not start this interpreter."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def must(result):
+        if result != 0:
+            raise OSError(ctypes.get_errno(), "")
+
+    def become(user):
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+
+    def ask():
+        if engine:
+            become(engine)
+        if mounts:
+            must(libc.unshare(0x00020000 | (0x10000000 if engine else 0)))  # NEWNS, NEWUSER
+            must(libc.mount(mounts.encode(), b"/mnt", None, 4096, None))  # BIND
+        if not engine:
+            become(uid)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(path)
+            client.send(struct.pack("<IHHII", 0x48564143, 1, 1, 1, 0))
+            return f"status {struct.unpack('<IHHI', client.recv(32)[:12])[3]}"
+
+    answer, far = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = ask()
+        except OSError as error:
+            said = errno.errorcode[error.errno]
+        os.write(far, said.encode())
+        os._exit(0)
+    os.close(far)
+    with os.fdopen(answer) as text:
+        said = text.read()
+    os.waitpid(child, 0)
+    return said
 
 
 class Cases:
@@ -109,22 +161,44 @@ class Cases:
 
     def test_a_slice_is_joined_from_its_own_cgroup_only(self):
         """Its socket can be reached by whoever knows its name: a hello (abi/hello.h) from elsewhere is not welcome."""
-        hello = ("import socket, struct, sys\n"
-                 "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-                 "s.connect(sys.argv[1])\n"
-                 "s.send(struct.pack('<IHHII', 0x48564143, 1, 1, 1, 0))\n"
-                 "print('status', struct.unpack('<IHHI', s.recv(32)[:12])[3])\n")
         self.m.up()
         child = self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000")
         until("running", 5, lambda: [s for s in self.m.slices().values() if s["state"] == "running"])
         (other,) = self.m.slices()
         folder = "/run/carve/slices"
-        stranger = subprocess.run([sys.executable, "-c", hello, f"{folder}/{other}/s"], capture_output=True, text=True)
+        stranger = subprocess.run([sys.executable, "-c", HELLO, f"{folder}/{other}/s"], capture_output=True, text=True)
         assert stranger.stdout == "status 5\n", stranger
         code, out, err = self.m.carve("run", "--memory", "1Gi", "--", "sh", "-c", f"ls {folder}; {sys.executable} -c "
-                                      f"\"$0\" {folder}/*/s", hello)
+                                      f"\"$0\" {folder}/*/s", HELLO)
         assert code == 0 and out.endswith("status 0\n") and other not in out, (out, err)
         child.kill()
+
+    def test_an_engines_slice_is_reached_by_its_mount_only(self):
+        """No cgroup says who is in a container: whoever reaches its socket gets pages that he can write."""
+        with open(self.m.folder + "/carve.conf", "w", encoding="utf-8") as file:
+            file.write("allow = user:nobody\n")
+        self.m.up("--config", self.m.folder + "/carve.conf")
+        sh(f"cp {self.m.program('carve')} {self.m.folder}/carve")  # the build may lie where only root can go
+        self.m.bin, real = self.m.folder, self.m.bin
+        try:
+            code, out, err = self.m.carve("slice", "create", "--memory", "1Gi", "-o", "id", user=65534, group=65534,
+                                          extra_groups=[], cwd="/")
+        finally:
+            self.m.bin = real
+        assert code == 0, err
+        slice_id = out.strip()
+        with open(f"{self.m.folder}/cdi/carve-slice-{slice_id}.json", encoding="utf-8") as file:
+            mounts = json.load(file)["devices"][0]["containerEdits"]["mounts"]
+        inside = f"/run/carve/slices/{slice_id}"
+        (source,) = [m["hostPath"] for m in mounts if m["containerPath"] == inside]
+
+        for path in (f"{inside}/s", f"{source}/s"):
+            assert hello_as(1, path) == "EACCES", path
+        assert hello_as(1, "/mnt/s", mounts=source, engine=1) == "EACCES"
+        assert hello_as(4711, "/mnt/s", mounts=source, engine=0) == "status 0"  # a container of any user
+        assert hello_as(65534, "/mnt/s", mounts=source, engine=65534) == "status 0"  # without root, whose slice it is
+        code, _, err = self.m.carve("slice", "delete", slice_id)
+        assert code == 0 and os.listdir("/run/carve/slices") == [], err
 
     def test_two_cards_are_two_cards(self):
         self.m.up()

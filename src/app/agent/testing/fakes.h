@@ -141,6 +141,7 @@ class FakeDevices final : public SliceDevices {
     if (on_publish) on_publish(device.id);
     published.insert(device.id);
     environments[device.id] = device.environment;
+    last = device;
     return {};
   }
   Result<void> withdraw(const std::string& id) override {
@@ -151,6 +152,7 @@ class FakeDevices final : public SliceDevices {
     return std::vector<std::string>(published.begin(), published.end());
   }
   std::set<std::string> published;
+  SliceDevice last;
   std::function<void(const std::string&)> on_publish;  // a disk that takes its time
   std::map<std::string, std::map<std::string, std::string>> environments;  // as last published
 };

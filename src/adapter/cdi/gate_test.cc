@@ -1,0 +1,58 @@
+#include "adapter/cdi/gate.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace carve::cdi {
+namespace {
+
+class GateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root, to become others";
+    ASSERT_NE(::mkdtemp(root_), nullptr);
+    ASSERT_EQ(::chmod(root_, 0711), 0);
+  }
+  void TearDown() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(root_, ignored);
+  }
+  [[nodiscard]] std::string gate() const { return std::string(root_) + "/a"; }
+  /// Whether somebody with this number comes through.
+  [[nodiscard]] bool passes(uid_t user) const {
+    const std::string inside = gate() + "/a";
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool became = ::setgid(user) == 0 && ::setuid(user) == 0;
+      ::_exit(became && ::access(inside.c_str(), F_OK) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return status == 0;
+  }
+  char root_[24] = "/tmp/carve-gate-XXXXXX";
+};
+
+TEST_F(GateTest, LetsItsUserThroughAndNobodyElse) {
+  ASSERT_TRUE(let_through(gate(), 65534));
+  ASSERT_TRUE(let_through(gate(), 65534)) << "an agent that started again says it again";
+  ASSERT_EQ(::mkdir((gate() + "/a").c_str(), 0755), 0);
+  struct stat info = {};
+  ASSERT_EQ(::stat(gate().c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 0U);
+  EXPECT_EQ(info.st_mode & 0707U, 0700U);
+  EXPECT_FALSE(passes(4711));
+  if ((info.st_mode & 0070U) == 0) GTEST_SKIP() << "SKIPPED: no access lists on /tmp";
+  EXPECT_TRUE(passes(65534));
+}
+
+TEST_F(GateTest, SaysWhereItCannotBeMade) {
+  EXPECT_FALSE(let_through("/proc/none/a", 1));
+}
+
+}  // namespace
+}  // namespace carve::cdi
