@@ -41,31 +41,66 @@ bool on_tmpfs(const std::string& folder) {
 struct Mapping {
   std::string range;  // as /proc spells it
   bool writable;
+  std::int32_t thread;  // whose /proc shows it
 };
 
-/// Where a process maps the account page: nowhere when it is gone. Any other failure is an error.
-Result<std::vector<Mapping>> mappings_of(std::int32_t pid, const std::string& name, std::uint64_t inode) {
+struct Memory {
+  bool any = false;  // this thread shows memory at all
+  std::vector<Mapping> page;
+};
+
+/// What one thread's list of mappings shows of the account page; no memory at all when the thread has ended or is the
+/// kernel's own (the file is empty then, or gone).
+Result<Memory> memory_of(const std::string& path, std::int32_t thread, const std::string& name, std::uint64_t inode) {
   const auto gone = [](int error) { return error == ENOENT || error == ESRCH; };
-  const std::string path = fmt::format("/proc/{}/maps", pid);
   const std::string wanted = fmt::format(" {} ", inode);
   const std::string named = "/memfd:" + memfd_name(name) + " ";
-  std::vector<Mapping> mappings;
+  Memory seen;
   const std::unique_ptr<FILE, int (*)(FILE*)> maps(std::fopen(path.c_str(), "re"), std::fclose);
-  if (!maps && gone(errno)) return mappings;
+  if (!maps && gone(errno)) return seen;
   if (!maps) return tl::unexpected(errno_error(errno, "open " + path));
-  bool any = false;
   char line[512];
   while (std::fgets(line, sizeof line, maps.get())) {
-    any = true;
+    seen.any = true;
     if (!std::strstr(line, named.c_str()) || !std::strstr(line, wanted.c_str())) continue;
     const std::size_t length = std::strcspn(line, " ");
-    mappings.push_back({std::string(line, length), std::strncmp(line + length, " rw-s", 5) == 0});
+    seen.page.push_back({std::string(line, length), std::strncmp(line + length, " rw-s", 5) == 0, thread});
   }
-  if (std::ferror(maps.get()) && gone(errno)) return std::vector<Mapping>();
+  if (std::ferror(maps.get()) && gone(errno)) return Memory();
   if (std::ferror(maps.get())) return tl::unexpected(errno_error(errno, "read " + path));
-  // Its first thread has ended: the others may live, in memory that this file does not show any more.
-  if (!any) return fail(Code::kUnavailable, path + " shows no memory at all");
-  return mappings;
+  return seen;
+}
+
+/// A process's threads; none when it is gone.
+Result<std::vector<std::int32_t>> threads_of(std::int32_t pid) {
+  const std::string path = fmt::format("/proc/{}/task", pid);
+  std::vector<std::int32_t> threads;
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(path.c_str()), closedir);
+  if (!listing && (errno == ENOENT || errno == ESRCH)) return threads;
+  if (!listing) return tl::unexpected(errno_error(errno, "open " + path));
+  while (const dirent* entry = readdir(listing.get())) {
+    if (entry->d_name[0] != '.') threads.push_back(std::atoi(entry->d_name));
+  }
+  return threads;
+}
+
+/// Where a process maps the account page: nowhere when it is gone, and where it has no memory, as a thread of the
+/// kernel. Any other failure is an error.
+Result<std::vector<Mapping>> mappings_of(std::int32_t pid, const std::string& name, std::uint64_t inode) {
+  CARVE_TRY(auto own, memory_of(fmt::format("/proc/{}/maps", pid), pid, name, inode));
+  if (own.any) return own.page;
+  // Its first thread has ended: the others may live, in the memory that it does not show any more.
+  CARVE_TRY(const auto threads, threads_of(pid));
+  bool others = false;
+  for (const std::int32_t thread : threads) {
+    if (thread == pid) continue;
+    others = true;
+    CARVE_TRY(auto seen, memory_of(fmt::format("/proc/{}/task/{}/maps", pid, thread), thread, name, inode));
+    if (seen.any) return seen.page;
+  }
+  // They were there a moment ago, and may have started others before they ended.
+  if (others) return fail(Code::kUnavailable, fmt::format("process {}: its threads come and go", pid));
+  return std::vector<Mapping>();
 }
 
 template <class Page>
@@ -168,7 +203,8 @@ Result<AccountFile> PageFiles::find_account(const std::string& name, std::uint64
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
     const std::int32_t pid = std::atoi(entry->d_name);
     for (const Mapping& mapping : mappings_of(pid, name, inode).value_or(std::vector<Mapping>())) {
-      Fd fd(::open(fmt::format("/proc/{}/map_files/{}", pid, mapping.range).c_str(), O_RDWR | O_CLOEXEC));
+      const std::string path = fmt::format("/proc/{}/map_files/{}", mapping.thread, mapping.range);
+      Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
       if (!fd) continue;
       auto mapped = map_account(std::move(fd));
       if (!mapped || mapped->inode != inode) continue;

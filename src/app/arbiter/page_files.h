@@ -71,8 +71,9 @@ class PageFiles {
   /// name: the inode tells which one was ours. Cost: a walk through /proc.
   static Result<AccountFile> find_account(const std::string& name, std::uint64_t inode);
   /// How often the process maps the account page for writing: once for each library instance that registered. One that
-  /// only reads (NVML's) holds no slot. 0 for a process that is gone.
-  ///   errors  any: it cannot be told now (no descriptor is left, its first thread has ended)
+  /// only reads (NVML's) holds no slot. 0 for a process that is gone or has no memory (the kernel's own threads); one
+  /// whose first thread has ended is asked through another one.
+  ///   errors  any: it cannot be told now (no descriptor is left, all its threads ended while they were looked at)
   static Result<int> count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode);
 
  private:
