@@ -134,14 +134,17 @@ Result<std::optional<PodProcess>> PodGroups::look_at(std::int32_t pid) const {
   const auto folder = proc_ + "/" + std::to_string(pid);
   const auto text = read_text(folder + "/cgroup");
   if (!text && nobody(text.error())) return std::nullopt;
-  if (!text) return tl::unexpected(text.error());
-  auto found = parse(pid, *text);
+  if (!text && text.error().code == Code::kResourceExhausted) return tl::unexpected(text.error());
+  // This one alone cannot be told: a path of more than PATH_MAX, which a tenant can make of groups of its own, is
+  // refused by the kernel (ENAMETOOLONG). It is not to keep everybody else from being seen.
+  auto found = text ? parse(pid, *text) : PodProcess{pid, {}, {}};
   if (found && !lives(folder)) return std::nullopt;
   return found;
 }
 
 std::optional<PodProcess> PodGroups::process(std::int32_t pid) const {
-  return look_at(pid).value_or(std::nullopt);
+  auto found = look_at(pid).value_or(std::nullopt);
+  return found && !found->pod.empty() ? found : std::nullopt;
 }
 
 Result<std::vector<PodProcess>> PodGroups::processes() const {

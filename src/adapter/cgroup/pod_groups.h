@@ -33,7 +33,7 @@ class PodGroups final : public Containers {
 
  private:
   [[nodiscard]] std::optional<PodProcess> parse(std::int32_t pid, std::string_view text) const;
-  [[nodiscard]] Result<std::optional<PodProcess>> look_at(std::int32_t pid) const;  // an error: it cannot be told
+  [[nodiscard]] Result<std::optional<PodProcess>> look_at(std::int32_t pid) const;  // an error: nobody can be told now
 
   std::string proc_;
   std::string unified_;  // mount point of cgroup2; empty: none

@@ -1,6 +1,7 @@
 #include "adapter/cgroup/pod_groups.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -107,10 +108,24 @@ TEST_F(FakeProc, WhoCannotBeLookedAtIsNotGone) {
   std::filesystem::remove(root_ + "/11/cgroup");
   ASSERT_TRUE(make_folders(root_ + "/11/cgroup", 0755));
   seen = PodGroups(root_).processes();
-  ASSERT_FALSE(seen);
-  EXPECT_EQ(seen.error().code, Code::kUnavailable);
+  ASSERT_TRUE(seen) << seen.error().what;  // one of which nothing can be told keeps nobody from being seen
+  EXPECT_EQ(*seen, (std::vector<PodProcess>{{10, kUid, seen->front().group}, {11, "", ""}}));
+  EXPECT_FALSE(PodGroups(root_).process(11));
   std::filesystem::remove_all(root_ + "/11");
   EXPECT_EQ(PodGroups(root_).processes()->size(), 1U);
+}
+
+TEST_F(FakeProc, WithoutADescriptorNobodyCanBeTold) {
+  add(10, std::string("/kubepods/pod") + kUid + "/c", 'S');
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const PodGroups groups(root_);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto seen = groups.processes();
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_FALSE(seen);
+  EXPECT_EQ(seen.error().code, Code::kUnavailable);
 }
 
 /// On the kernel's own hierarchy, whichever can freeze here.

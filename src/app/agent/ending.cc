@@ -23,9 +23,9 @@ Result<std::vector<PodProcess>> Agent::pod_processes() const {
 }
 
 /// Who still has what these slices gave: by the kubelet's cgroups, which no tenant can leave; by
-/// the mounts of containers whose pod is not known to hold them (a claim that others share); by the
-/// pages, for whoever said hello is known by the kernel's word; by the driver. `part_only`: other
-/// containers of the same pods do not count.
+/// the mounts of containers whose pod is not known to hold them (a claim that others share) or of
+/// which the cgroup cannot be read; by the pages, for whoever said hello is known by the kernel's
+/// word; by the driver. `part_only`: other containers of the same pods do not count.
 ///   errors  kUnavailable: nobody is there who could say
 Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& ids,
                                                  const Result<std::vector<PodProcess>>& pods,
@@ -49,7 +49,8 @@ Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& id
       return std::any_of(seen.begin(), seen.end(),
                          [&](const auto& id) { return ids.count(id) != 0; });
     };
-    if (own.count(process.pod) != 0 || (claims && sees())) alive.insert(process.pid);
+    const bool by_mounts = claims || process.pod.empty();
+    if (own.count(process.pod) != 0 || (by_mounts && sees())) alive.insert(process.pid);
   }
   const auto pages = world_.pages.list();
   for (const auto& slice : pages ? *pages : std::vector<PageSlice>()) {

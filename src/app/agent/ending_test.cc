@@ -111,6 +111,23 @@ TEST(Ending, NobodyMountsHimselfIntoAnothersSlice) {
   EXPECT_TRUE(agent->unprepare({OwnerKind::kPod, "pod-2"}));  // nor keeps another's card
 }
 
+/// A process can make the path of its cgroup longer than the kernel says it. It holds what is mounted for it, and
+/// nobody else's cards.
+TEST(Ending, WhoseCgroupCannotBeReadHoldsWhatIsMountedForIt) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto id = id_of(*agent->prepare(part(kPod, "main", {"pod-1"})));
+  ASSERT_TRUE(agent->prepare(part({OwnerKind::kPod, "pod-2"}, "main", {"pod-2"})));
+  machine.containers.add(77, "");
+  machine.processes.sees[77] = {id};
+  EXPECT_TRUE(agent->unprepare({OwnerKind::kPod, "pod-2"}));
+  const auto still = agent->unprepare(kPod);
+  ASSERT_FALSE(still);
+  EXPECT_NE(still.error().what.find("77"), std::string::npos) << still.error().what;
+  machine.containers.alive.clear();
+  EXPECT_TRUE(agent->unprepare(kPod));
+}
+
 /// The container runtime was seen to forget a process whose start the kubelet's own restart had cancelled. The kubelet
 /// kills what is left in a pod's cgroup only after unprepare: nobody else would end this wait.
 TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
