@@ -168,8 +168,10 @@ TEST(Agent, LinksThatCouldNotBeMadeOnceAreMadeLater) {
   Machine machine;
   bool full = true;
   int made = 0;
+  int tried = 0;
   machine.prepare_links = [&](const std::string& version) -> Result<void> {
-    EXPECT_EQ(version, "580.1");
+    ++tried;
+    EXPECT_EQ(version, machine.gpu.listed.driver_version);
     if (full) return fail(Code::kResourceExhausted, "no space left");
     ++made;
     return {};
@@ -180,11 +182,32 @@ TEST(Agent, LinksThatCouldNotBeMadeOnceAreMadeLater) {
   EXPECT_EQ(view_of(*agent).library_error, "no space left");
   EXPECT_EQ(agent->troubles().library, "no space left");
   full = false;
+  EXPECT_EQ(tried, 1);
+  machine.clock.advance(std::chrono::seconds(29));
+  agent->watch();
+  EXPECT_EQ(tried, 1) << "each try fills the disk for a moment";
+  machine.clock.advance(std::chrono::seconds(1));
   agent->watch();
   EXPECT_EQ(view_of(*agent).library_error, "");
   EXPECT_TRUE(agent->allocate(root(), ask(4, 30), {}));
   agent->watch();
   EXPECT_EQ(made, 1) << "once is enough";
+}
+
+TEST(Agent, LinksForAnotherDriverAreTriedAtOnce) {
+  Machine machine;
+  machine.prepare_links = [](const std::string& version) -> Result<void> {
+    if (version == "580.1") return fail(Code::kResourceExhausted, "no space left");
+    return {};
+  };
+  auto agent = machine.start();
+  agent->watch();
+  machine.gpu.now_state = GpuState::kStarting;
+  agent->watch();
+  machine.gpu.listed.driver_version = "590.1";
+  machine.gpu.now_state = GpuState::kOk;
+  agent->watch();
+  EXPECT_EQ(agent->troubles().library, "");
 }
 
 TEST(Agent, AFullDiskRefusesNewSlicesAndFreesOldOnes) {

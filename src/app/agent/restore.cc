@@ -58,8 +58,18 @@ Result<void> Agent::adopt_inventory() {
   return {};
 }
 
+/// What failed is not tried at every look: each try copies the library until the disk is full, and then everybody who
+/// writes there has an error.
 void Agent::make_links(const std::string& driver_version) {
+  constexpr Clock::Duration kAgain = std::chrono::seconds(30);
   if (!config_.library_error.empty() || !world_.prepare_links) return;
+  {
+    const std::lock_guard lock(state_);
+    const auto now = world_.clock.now();
+    if (!links_error_.empty() && links_of_ == driver_version && now - links_tried_ < kAgain) return;
+    links_of_ = driver_version;
+    links_tried_ = now;
+  }
   const auto made = world_.prepare_links(driver_version);
   const std::lock_guard lock(state_);
   links_error_ = made ? std::string() : made.error().what;
