@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace carve {
 
 /// Any process of this machine, by its host PID. Everything may be gone the moment after.
@@ -18,7 +20,8 @@ class Processes {
   [[nodiscard]] virtual std::vector<std::string> slices_seen_by(std::int32_t pid) const = 0;
   /// SIGKILL to the process that has this number now, when `still` then says that it is the one that is meant: in
   /// between the number cannot become another's. False: it is gone, or another one.
-  virtual bool kill(std::int32_t pid, const std::function<bool()>& still) = 0;
+  ///   errors  kResourceExhausted: there is no descriptor or memory to hold it by; nothing was sent to it
+  virtual Result<bool> kill(std::int32_t pid, const std::function<bool()>& still) = 0;
 };
 
 }  // namespace carve

@@ -47,9 +47,10 @@ std::vector<std::string> ProcFs::slices_seen_by(std::int32_t pid) const {
   return mounts ? slices_in_mounts(*mounts) : std::vector<std::string>();
 }
 
-bool ProcFs::kill(std::int32_t pid, const std::function<bool()>& still) {
+Result<bool> ProcFs::kill(std::int32_t pid, const std::function<bool()>& still) {
   if (pid <= 1) return false;
   const auto process = open_process(pid);
+  if (!process && process.error().code != Code::kNotFound) return tl::unexpected(process.error());
   if (!process || !still()) return false;
   send_signal(*process, SIGKILL);
   return true;

@@ -11,7 +11,7 @@ class ProcFs final : public Processes {
  public:
   [[nodiscard]] std::string command(std::int32_t pid) const override;
   [[nodiscard]] std::vector<std::string> slices_seen_by(std::int32_t pid) const override;
-  bool kill(std::int32_t pid, const std::function<bool()>& still) override;
+  Result<bool> kill(std::int32_t pid, const std::function<bool()>& still) override;
 };
 
 /// The slices that a /proc/<pid>/mountinfo shows: folders below the slices' folder where the folder of that very

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,12 +80,23 @@ TEST(ProcFsTest, AProcessInAMountNamespaceOfItsOwnIsTold) {
 TEST(ProcFsTest, OnlyWhoIsStillMeantIsKilled) {
   const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
-  EXPECT_FALSE(ProcFs().kill(child->pid, [] { return false; }));
+  EXPECT_FALSE(ProcFs().kill(child->pid, [] { return false; }).value_or(true));
   EXPECT_FALSE(wait_gone(*child, std::chrono::milliseconds(100)));
-  EXPECT_TRUE(ProcFs().kill(child->pid, [] { return true; }));
+  EXPECT_TRUE(ProcFs().kill(child->pid, [] { return true; }).value_or(false));
   EXPECT_TRUE(wait_gone(*child, std::chrono::seconds(5)));
-  EXPECT_FALSE(ProcFs().kill(child->pid, [] { return true; })) << "it is gone";
-  EXPECT_FALSE(ProcFs().kill(0, [] { return true; }));
+  EXPECT_FALSE(ProcFs().kill(child->pid, [] { return true; }).value_or(true)) << "it is gone";
+  EXPECT_FALSE(ProcFs().kill(0, [] { return true; }).value_or(true));
+}
+
+TEST(ProcFsTest, WhoCannotBeHeldIsNotGone) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto killed = ProcFs().kill(::getpid(), [] { return false; });
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_FALSE(killed);
+  EXPECT_EQ(killed.error().code, Code::kResourceExhausted) << killed.error().what;
 }
 
 }  // namespace

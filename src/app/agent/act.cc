@@ -12,11 +12,15 @@ void Agent::act(const Breach& breach) {
   if (action == BreachAction::kThrottle && compute) {
     done = throttle(breach) ? "throttled" : "reported only (its cgroup cannot be frozen here)";
   } else if (action != BreachAction::kReport) {
-    std::size_t killed = 0;
+    bool any = false;
+    std::string error;
     for (const auto pid : breach.pids) {
-      if (world_.processes.kill(pid, [&] { return is_still_of(breach.slice, pid); })) ++killed;
+      const auto killed = world_.processes.kill(pid, [&] { return is_still_of(breach.slice, pid); });
+      if (!killed) error = killed.error().what;
+      any = any || killed.value_or(false);
     }
-    done = killed > 0 ? "killed" : "gone before it was killed";
+    done = any ? "killed" : "gone before it was killed";
+    if (!error.empty()) done = (any ? "not all could be killed: " : "could not be killed: ") + error;
   }
   {
     const std::lock_guard lock(state_);

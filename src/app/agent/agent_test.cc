@@ -352,6 +352,21 @@ TEST(Agent, TheSecondLineKillsWhatGoesAroundTheLibrary) {
   EXPECT_EQ(machine.pages.overheads[grant->slice + "/0"], Bytes::gib(2));
 }
 
+TEST(Agent, WhoCouldNotBeKilledIsNotSaidToBeGone) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto grant = agent->allocate(root(), ask(4, 30), {});
+  ASSERT_TRUE(agent->join(root(78), grant->slice));
+  machine.gpu.processes[grant->cards[0].card.str()] = {{78, Bytes::gib(1), 20}};
+  machine.processes.unkillable = Error{Code::kResourceExhausted, "too many open files"};
+  for (int i = 0; i < 4; ++i) {
+    agent->watch();
+    machine.clock.advance(std::chrono::milliseconds(250));
+  }
+  const auto state = view_of(*agent).slices.at(0).state;
+  EXPECT_NE(state.find("could not be killed: too many open files"), std::string::npos) << state;
+}
+
 TEST(Agent, WhileTheArbiterIsAwayMemoryAndCardsAreJudged) {
   Machine machine;
   auto agent = machine.start();

@@ -133,7 +133,12 @@ void Agent::kill_left_behind(const Owner& owner, const std::vector<PodProcess>& 
       const auto now = world_.containers->process(process.pid);
       return now && now->pod == process.pod;
     };
-    if (!world_.processes.kill(process.pid, still)) continue;
+    const auto killed = world_.processes.kill(process.pid, still);
+    if (!killed) {
+      world_.log.warn("a process that was left behind in a pod's cgroup could not be killed",
+                      {{"claim", owner.uid}, {"pod", process.pod}, {"error", killed.error().what}});
+    }
+    if (!killed.value_or(false)) continue;
     world_.log.warn("a process that was left behind in a pod's cgroup was killed",
                     {{"claim", owner.uid}, {"pod", process.pod}, {"pid", process.pid}});
   }

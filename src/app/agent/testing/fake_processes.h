@@ -25,12 +25,14 @@ class FakeProcesses final : public Processes {
     const auto found = sees.find(pid);
     return found != sees.end() ? found->second : std::vector<std::string>();
   }
-  bool kill(std::int32_t pid, const std::function<bool()>& still) override {
+  Result<bool> kill(std::int32_t pid, const std::function<bool()>& still) override {
+    if (unkillable) return tl::unexpected(*unkillable);
     if (before_kill) before_kill(pid);
     if (still()) killed.insert(pid);
     return killed.count(pid) != 0;
   }
   std::function<void(std::int32_t)> before_kill;  // what happens between a verdict and its signal
+  std::optional<Error> unkillable;  // there is nothing to hold anybody by
   std::set<std::int32_t> killed;
   std::map<std::int32_t, std::vector<std::string>> sees;  // the slices of the process's container
 };
