@@ -61,7 +61,17 @@ void Server::accept_one(const std::stop_token& stop) {
     return;
   }
   auto caller = peer_of(fd.get());
-  if (!caller) return;
+  if (!caller) {
+    // It took the last descriptor, and to hold its process takes another one: told so, and the others wait.
+    if (caller.error().code != Code::kResourceExhausted) return;
+    static_cast<void>(send_frame(
+        fd.get(), encode_reply(Result<void>(fail(Code::kResourceExhausted,
+                                                 "the agent is short of descriptors or memory: " +
+                                                     caller.error().what + "; try again")))));
+    fd.reset();
+    ::poll(nullptr, 0, static_cast<int>(kLook.count()));
+    return;
+  }
   if (!take_seat(*caller)) {
     note_refused(*caller);
     static_cast<void>(send_frame(

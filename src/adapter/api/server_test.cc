@@ -223,5 +223,25 @@ TEST_F(ApiServerTest, WithoutADescriptorItWaits) {
   EXPECT_TRUE(receive_frame(fd.get(), kMaxReplyBytes, std::chrono::seconds(5)));
 }
 
+/// Of a caller that gets the last one there is none left to hold its process by.
+TEST_F(ApiServerTest, WhoTakesTheLastDescriptorIsToldSo) {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const int last = ::dup(fd.get());  // the lowest free number is the server's next one, and its last
+  ASSERT_EQ(::close(last), 0);
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit one_more = {static_cast<rlim_t>(last) + 1, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one_more), 0);
+  const auto connected = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const auto reply = receive_frame(fd.get(), kMaxReplyBytes, std::chrono::seconds(5));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_EQ(connected, 0);
+  ASSERT_TRUE(reply) << reply.error().what;
+  EXPECT_NE(reply->find("short of descriptors"), std::string::npos) << *reply;
+}
+
 }  // namespace
 }  // namespace carve::api
