@@ -118,6 +118,8 @@ void Server::poll_once(int timeout_ms) {
     polled.push_back({slice->closer().full() ? -1 : slice->listener(), POLLIN, 0});
     owners.push_back({slice.get(), -1});
     for (const auto& [slot, member] : slice->members()) {
+      // Taken over without a descriptor: poll() refuses more entries than may be open, also those that are none.
+      if (!member.pidfd) continue;
       polled.push_back({member.pidfd.get(), POLLIN, 0});
       owners.push_back({slice.get(), slot});
     }
@@ -136,7 +138,8 @@ void Server::poll_once(int timeout_ms) {
   for (std::size_t i = agents_end; i < guests_end; ++i) {
     Guest& guest = guests_[i - agents_end];
     if (!guest.socket) continue;
-    if (polled[i].revents != 0) greet(guest);
+    // Asked again: what those before it sent in this round may be all that its slice's closer takes.
+    if (polled[i].revents != 0 && !guest.closer.full()) greet(guest);
     else if (guest.deadline_ns < now) guest.leaves();
   }
   std::erase_if(guests_, [](const Guest& guest) { return !guest.socket; });
