@@ -253,7 +253,7 @@ ConfigWatch watch_configuration(const HostOptions& options, const NodeOptions& n
   const bool named = !options.config.empty();
   const std::string path = named ? options.config : kUsualConfig;
   const auto check = [path, named](const auto& text) { return can_start_configured(path, named, text); };
-  return {node.name.empty() ? std::string() : path, check, clock, log};
+  return {node.name.empty() ? std::string() : path, options.config_text, check, clock, log};
 }
 
 /// The parent of an agent that serves slots: this process is that from now on, and the agent its child, with the same

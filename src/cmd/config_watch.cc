@@ -21,6 +21,10 @@ ConfigWatch::ConfigWatch(std::string path, Check check, Clock& clock, Log& log)
   last_ = first_;
 }
 
+ConfigWatch::ConfigWatch(std::string path, std::optional<std::string> first, Check check, Clock& clock, Log& log)
+    : path_(std::move(path)), check_(std::move(check)), clock_(clock), log_(log), first_(std::move(first)),
+      last_(first_) {}
+
 bool ConfigWatch::ends_for(const std::optional<std::string>& text, const Tell& tell) {
   const auto good = text == first_ ? Result<void>() : check_(text);
   good_ = good.has_value();

@@ -28,6 +28,8 @@ class ConfigWatch {
   /// Reads the file: to be made before the process reads it. Empty path: nothing is watched. `clock` and `log` outlive
   /// this.
   ConfigWatch(std::string path, Check check, Clock& clock, Log& log);
+  /// For a process that has read it already: `first` is what it read; nullopt: there was no file.
+  ConfigWatch(std::string path, std::optional<std::string> first, Check check, Clock& clock, Log& log);
   /// Looks each second, until `stop` or until it has ended the process.
   void run(const Tell& tell, const std::stop_token& stop);
   /// Whether this process could start with what it saw last. Safe from any thread.

@@ -80,6 +80,20 @@ TEST_F(ConfigWatched, WhatItWasBeforeTheThreadBeganCounts) {
   EXPECT_TRUE(told());
 }
 
+TEST_F(ConfigWatched, WhatTheProcessReadCountsAndNotWhatItIsWhenTheWatchBegins) {
+  write("doors = dra\n");
+  ConfigWatch watch(path_, "doors = slots\n", check, clock_, log_);
+  const auto looking = watching(watch);
+  EXPECT_TRUE(told());
+}
+
+TEST_F(ConfigWatched, AFileThatCameAfterItWasLookedForCounts) {
+  write("doors = dra\n");
+  ConfigWatch watch(path_, std::nullopt, check, clock_, log_);
+  const auto looking = watching(watch);
+  EXPECT_TRUE(told());
+}
+
 // All of an installation would end, and could not start again.
 TEST_F(ConfigWatched, SettingsThatItCannotStartWithAreSaidAndChangeNothing) {
   write("doors = slots\n");

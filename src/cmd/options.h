@@ -26,6 +26,7 @@ inline constexpr int kExitNotFound = 127;
 /// Folders of this host. Empty: the default, or found out.
 struct HostOptions {
   std::string config;                        // file; empty: /etc/carve/carve.conf when it exists
+  std::optional<std::string> config_text;    // what was read of it; nullopt: there is none
   std::string runtime_dir = "/run/carve";    // sockets, pages, slices
   std::string state_dir = "/var/lib/carve";  // journal
   std::string lib_dir;                       // <state_dir>/lib
