@@ -158,9 +158,13 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
   const auto shut = [&report] { return report.shut(); };
   doors::DraDoor dra(options.node, {slices, api, notices, clock, log, shut});
   doors::SlotCards slot_cards;
+  constexpr Clock::Duration kPodsWithin = std::chrono::seconds(30);  // else claims may go on without them
+  const auto begun = clock.now();
   const auto by_slots = [&] {
     const bool known = pods.synced();
-    return doors::SlotUse{slot_cards.step(doors::cards_of_slots(slices.held(), pods.all()), clock.now()), known};
+    const bool awaited = options.slots && !known && clock.now() - begun < kPodsWithin;
+    return doors::SlotUse{slot_cards.step(doors::cards_of_slots(slices.held(), pods.all()), clock.now()), known,
+                          awaited};
   };
   doors::SlicePublisher publisher(options.node, slices, api, log, registered, shut,
                                   options.shares_cards ? nullptr : std::function<doors::SlotUse()>(by_slots));

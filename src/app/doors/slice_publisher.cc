@@ -156,6 +156,9 @@ Result<std::size_t> SlicePublisher::reconcile() {
       return fail(Code::kUnavailable, "the API server's ResourceSlices are not known yet");
     if (existing_.empty() && !registered_())
       return fail(Code::kUnavailable, "the kubelet has not registered the driver yet");
+    // A taint that is there is kept; where none can be, the scheduler would give to claims what records promise.
+    if (existing_.empty() && !use.known && use.awaited)
+      return fail(Code::kUnavailable, "the pods of this node are not known yet");
     std::vector<codec::PublishedSlice> existing;
     for (const auto& [name, slice] : existing_) {
       existing.push_back(slice);

@@ -44,9 +44,8 @@ class SlicePublisher {
   void run_writer(Clock& clock, const std::stop_token& stop);
   /// One comparison and its writes; how many. What the server does not keep of them (a field whose feature is off
   /// there) is not written again until something else is wanted or the server's objects change.
-  ///   errors  the API server's; kUnavailable: the server's slices are not known yet, or there are
-  ///   none and
-  ///           the kubelet does not know the driver
+  ///   errors  the API server's; kUnavailable: the server's slices are not known yet, or there are none and the
+  ///           kubelet does not know the driver, or what slots use is still awaited
   Result<std::size_t> reconcile();
   /// What the watch delivers (and tests).
   void replace(const std::vector<std::string>& objects);

@@ -18,7 +18,8 @@ namespace carve::doors {
 /// What is kept from new claims.
 struct SlotUse {
   std::set<CardId> cards;
-  bool known = true;  // false: perhaps more than these
+  bool known = true;     // false: perhaps more than these
+  bool awaited = false;  // not known yet, and about to be: until then no card is offered that was not
 };
 
 /// Keeps a card a little longer than slots use it. Where pods follow each other on it not every one costs two writes

@@ -65,11 +65,12 @@ struct OfferedCards : testing::Test {
   Log log{[](std::string_view) {}};
   NodePods pods{"n1", kube};
   bool known = true;
+  bool awaited = false;
   bool keeps_taints = true;
   std::string written;  // the server's answer to the last write
   int version = 0;
   SlicePublisher offered{"n1", slices, kube, log, [] { return true; }, {}, [this] {
-                           return SlotUse{cards_of_slots(slices.held(), pods.all()), known};
+                           return SlotUse{cards_of_slots(slices.held(), pods.all()), known, awaited};
                          }};
   CardId first = slices.cards().cards[0].id;
 
@@ -153,6 +154,28 @@ TEST_F(OfferedCards, ATaintStaysUntilThePodsAreKnown) {
   ASSERT_TRUE(offered.reconcile());
   EXPECT_TRUE(kube.writes().empty());
   known = true;
+  EXPECT_TRUE(claimable(0));
+}
+
+/// Where the server has no slices yet there are no taints that could stay.
+TEST_F(OfferedCards, NothingIsOfferedAnewBeforeThePodsAreKnown) {
+  offered.replace({});
+  known = false;
+  awaited = true;
+  const auto early = offered.reconcile();
+  ASSERT_FALSE(early);
+  EXPECT_EQ(early.error().code, Code::kUnavailable);
+  EXPECT_TRUE(kube.writes().empty());
+  const auto slice = slice_of(OwnerKind::kPod, "u", "main", first);
+  const auto record = *codec::encode_record(*record_of(1, {slice}));
+  pods.change({KubeChange::Kind::kPut, pod_here("u", "Pending", record_annotation(record))});
+  known = true;
+  EXPECT_FALSE(claimable(0));
+}
+
+TEST_F(OfferedCards, PodsThatAreNotAwaitedKeepNobodyWaiting) {
+  offered.replace({});
+  known = false;
   EXPECT_TRUE(claimable(0));
 }
 
