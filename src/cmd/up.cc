@@ -270,12 +270,13 @@ int run_down(const DownOptions& options) {
   }
   // What a killed supervisor left behind.
   std::vector<Service> left;
+  std::vector<std::string> locks;
   for (const char* name : {"driver", "arbiter", "agent"}) {
-    const auto holder = LockFile::holder(host.runtime_dir + "/" + name + ".lock");
-    if (!holder) return report(holder.error());
-    if (*holder) stop_child(**holder, kGrace);
+    locks.push_back(host.runtime_dir + "/" + name + ".lock");
     left.emplace_back(name, "", std::vector<std::string>(), host.runtime_dir);
   }
+  // Of what still runs nothing is cleaned away: the lock is all that tells of it.
+  if (auto stopped = stop_holders(locks, kGrace); !stopped) return report(stopped.error());
   clean(host, left);
   std::printf("carve: down\n");
   return kExitOk;

@@ -195,22 +195,35 @@ Result<LockFile> LockFile::take(const std::string& path) {
 }
 
 Result<std::optional<Child>> LockFile::holder(const std::string& path) {
+  constexpr int kTakenMs = 50;  // from the lock to the name in it, and from a fork to its exec
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd && errno == ENOENT) return std::nullopt;
   if (!fd) return tl::unexpected(errno_error(errno, "open " + path));
-  if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return std::nullopt;
-  CARVE_TRY(const auto text, read_text(path, 64));
-  std::istringstream words(text);
   pid_t pid = 0;
-  std::uint64_t started = 0;
-  words >> pid;
-  if (pid > 0) {
+  for (int look = 0; look < 2; ++look) {
+    if (look > 0) ::poll(nullptr, 0, kTakenMs);
+    if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return std::nullopt;
+    CARVE_TRY(const auto text, read_text(path, 64));
+    std::istringstream words(text);
+    std::uint64_t started = 0;
+    pid = 0;
+    if (!(words >> pid) || pid <= 0) continue;
     auto child = open_process(pid);  // before its start is looked at
     const bool told = static_cast<bool>(words >> started);  // a Carve that was started before it was written down
     if (child && (!told || start_of(pid) == started)) return std::optional<Child>(std::move(*child));
   }
   return fail(Code::kFailedPrecondition, path + " is held, and not by process " + std::to_string(pid) +
                                              ", which it names (lsof tells who has it open)");
+}
+
+Result<void> stop_holders(const std::vector<std::string>& locks, std::chrono::milliseconds grace) {
+  Result<void> all;
+  for (const auto& path : locks) {
+    const auto holder = LockFile::holder(path);
+    if (holder && *holder) stop_child(**holder, grace);
+    if (!holder && all) all = tl::unexpected(holder.error());
+  }
+  return all;
 }
 
 Result<void> LockFile::write_pid(pid_t pid) {

@@ -50,7 +50,8 @@ class LockFile {
  public:
   /// Takes the lock. kAlreadyExists, with the holder's PID in the text, when somebody else has it.
   [[nodiscard]] static Result<LockFile> take(const std::string& path);
-  /// The process that the living holder named, pinned, or nullopt when nobody holds it.
+  /// The process that the living holder named, pinned, or nullopt when nobody holds it. Waits a moment where nobody
+  /// living is named: it may just be taken.
   ///   errors  kPermissionDenied: it is another user's; kFailedPrecondition: it is held, and the process that is named
   ///           there is gone, whoever has its number now
   [[nodiscard]] static Result<std::optional<Child>> holder(const std::string& path);
@@ -62,6 +63,10 @@ class LockFile {
   explicit LockFile(Fd fd) : fd_(std::move(fd)) {}
   Fd fd_;
 };
+
+/// Stops who holds each of these locks; where it cannot be told who does, the others all the same.
+///   errors  LockFile::holder()'s, the first one's
+[[nodiscard]] Result<void> stop_holders(const std::vector<std::string>& locks, std::chrono::milliseconds grace);
 
 /// A handle on a process that is not our child; kNotFound when it is gone.
 [[nodiscard]] Result<Child> open_process(pid_t pid);

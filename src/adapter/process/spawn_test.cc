@@ -101,6 +101,29 @@ TEST(LockFileTest, ANumberThatIsAnotherProcessByNowIsNotItsHolder) {
   EXPECT_EQ((*earlier)->pid, ::getpid());
 }
 
+/// Its supervisor was killed between the lock and the name in it: a `carve down` is no less for the others.
+TEST(StopHolders, WhoCannotBeToldKeepsNobodyElseRunning) {
+  const std::string folder = temp_folder();
+  const auto unknown = LockFile::take(folder + "/driver.lock");
+  ASSERT_TRUE(unknown);
+  ASSERT_TRUE(write_text(folder + "/driver.lock", "0" + std::string(40, ' ')));
+  Child child;
+  {
+    auto lock = LockFile::take(folder + "/arbiter.lock");
+    ASSERT_TRUE(lock);
+    auto spawned = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {lock->fd()}, .log_file = {}});
+    ASSERT_TRUE(spawned);
+    child = std::move(*spawned);
+    ASSERT_TRUE(lock->write_pid(child.pid));
+  }
+  const auto stopped = stop_holders({folder + "/driver.lock", folder + "/arbiter.lock", folder + "/agent.lock"},
+                                    std::chrono::seconds(5));
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, Code::kFailedPrecondition);
+  EXPECT_NE(stopped.error().what.find("driver.lock"), std::string::npos) << stopped.error().what;
+  EXPECT_TRUE(is_gone(child));
+}
+
 TEST(TextFile, ReplaceLeavesNoTemporaryName) {
   const std::string folder = temp_folder();
   ASSERT_TRUE(replace_file(folder + "/a", "one", 0600));
