@@ -226,6 +226,9 @@ def main():
     parser.add_argument("--json", type=Path, help="one line per turn, for docs/measurements")
     parser.add_argument("--check", action="store_true", help="exit code 1 when a budget is missed")
     options = parser.parse_args()
+    cards = options.nodes * options.cards
+    if options.pods > cards and {"stock", "carve"} & set(options.systems.split(",")):
+        parser.error(f"--pods {options.pods}: each asks for a whole card, and there are {cards}")
     for name in ("scheduler", "controller-manager"):
         stop(bench.ring.state, name, grace=5)
     in_processes(range(options.nodes), lambda kube, index: bench.make_node(kube, index, options.cards))

@@ -71,16 +71,14 @@ bench_stage() {
   fi
 }
 
-# placing_stage: pods per second beside the stock scheduler, on a ring of its own without nodes; of the medians of three turns.
+# placing_stage: pods per second beside the stock scheduler, each on control planes of its own; of the medians of three turns.
 placing_stage() {
   say "placing pods on 100 simulated nodes, beside the stock scheduler (release build, this machine)"
-  if CARVE_RING=soak-bench "$CARVE_ROOT/tests/cluster/up" --again --nodes 0 --build "$CARVE_ROOT/build/release" &&
-    CARVE_RING=soak-bench python3 "$CARVE_ROOT/bench/cluster/placing_bench.py" --nodes 100 --pods 600 --turns 3 --check; then
+  if CARVE_RING=soak-bench python3 "$CARVE_ROOT/bench/cluster/placing_turns.py" --build "$CARVE_ROOT/build/release" --check; then
     passed=$((passed + 1))
   else
-    failed=$((failed + 1)); failures+=("bench: placing_bench.py --nodes 100 --pods 600 --turns 3 --check")
+    failed=$((failed + 1)); failures+=("bench: placing_turns.py --check")
   fi
-  CARVE_RING=soak-bench "$CARVE_ROOT/tests/cluster/down"
 }
 
 # summary SECONDS: the closing lines; exits non-zero when a test failed or none ran. What failed says once more why: a
