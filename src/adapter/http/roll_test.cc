@@ -139,5 +139,22 @@ TEST_F(RollTest, OfCallsByHttp2NoneFails) {
   });
 }
 
+/// It may have done its part while the server's part of the handshake is on its way: cut off there, its first requests
+/// would be lost and not refused.
+TEST_F(RollTest, WhoIsInTheHandshakeWhenTheServerEndsIsToldToLeave) {
+  const auto server = open(true);
+  Multiplexed early(server->port(), kName, client_);  // so that the one after it is accepted, too, once this one is
+  Fd socket = testing::TlsConnection::connected(server->port());
+  while (server->counts().open < 2) std::this_thread::yield();
+  std::jthread stopping([&server] { server->stop(seconds(5)); });
+  (void)early.connection.talk(early.client, [&] { return early.client.told_to_leave(); });
+  testing::TlsConnection late(std::move(socket), kName, client_);
+  testing::H2Client client;
+  const auto asked = client.ask("POST", "/a", "body");
+  (void)late.talk(client, [&] { return client.told_to_leave(); });
+  EXPECT_TRUE(client.told_to_leave());
+  EXPECT_TRUE(client.refused(asked) || client.answer(asked).body == "body");
+}
+
 }  // namespace
 }  // namespace carve::http

@@ -96,7 +96,7 @@ void Session::rest() {
 
 void Session::end(bool busy_too) {
   if (flow_ != nullptr && !busy_too) return asio::co_spawn(executor(), leave_flow(*flow_), asio::detached);
-  if (busy_ && !busy_too) return;
+  if ((busy_ || in_handshake_) && !busy_too) return;
   error_code ignored;
   if (!busy_too && tcp_.socket().available(ignored) > 0) return;  // a request: it is about to be read, and answered
   tcp_.close();
@@ -139,7 +139,9 @@ asio::awaitable<void> Session::run() {
       },
       ignored);
   tcp_.expires_after(common_.limits.handshake);
+  in_handshake_ = true;  // cut off now, a client that has done its part would think that its first request was seen
   const auto [wrong] = co_await tls_->async_handshake(asio::ssl::stream_base::server, kDone);
+  in_handshake_ = false;
   if (!wrong) {
     learn_peer();
     if (speaks_http2(tls_->native_handle())) {

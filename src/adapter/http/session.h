@@ -98,6 +98,7 @@ class Session {
   std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;
   boost::beast::flat_buffer buffer_;
   Flow* flow_ = nullptr;  // while it speaks HTTP/2
+  bool in_handshake_ = false;
   bool verified_ = true;  // no step of the peer's verification failed
   std::string peer_;
   std::atomic<bool> busy_ = false;

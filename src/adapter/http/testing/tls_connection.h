@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "adapter/http/testing/h2_client.h"
 #include "adapter/tls/issuer.h"
@@ -20,14 +21,10 @@ namespace carve::http::testing {
 class TlsConnection {
  public:
   TlsConnection(std::uint16_t port, const char* name, const tls::Pair& shown)
-      : context_(SSL_CTX_new(TLS_client_method()), SSL_CTX_free), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    const timeval patience{20, 0};
-    (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(port);
-    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+      : TlsConnection(connected(port), name, shown) {}
+  /// Begins to speak TLS on this socket.
+  TlsConnection(Fd connected, const char* name, const tls::Pair& shown)
+      : context_(SSL_CTX_new(TLS_client_method()), SSL_CTX_free), socket_(std::move(connected)) {
     static constexpr unsigned char kBoth[] = "\x02h2\x08http/1.1";
     SSL_CTX_set_alpn_protos(context_.get(), kBoth, sizeof kBoth - 1);
     show(shown);
@@ -36,6 +33,17 @@ class TlsConnection {
     std::string sent = name;
     SSL_ctrl(ssl_.get(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, sent.data());
     EXPECT_EQ(SSL_connect(ssl_.get()), 1);
+  }
+  static Fd connected(std::uint16_t port) {
+    Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const timeval patience{20, 0};
+    (void)::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    return socket;
   }
   std::string protocol() const {
     const unsigned char* chosen = nullptr;
