@@ -76,7 +76,13 @@ Result<void> ArbiterClient::put(const PageOrder& order) {
   CARVE_TRY(const abi::ControlRequest request, request_for(order));
   const std::lock_guard lock(mutex_);
   std::vector<Fd> received;
-  CARVE_TRY_VOID(ask_connected(request, &received));
+  auto asked = ask_connected(request, &received);
+  // To an arbiter from before there were gates the word for it is part of the number of cards.
+  if (!asked && order.gated && asked.error().code == Code::kInvalidArgument) {
+    return fail(Code::kFailedPrecondition,
+                asked.error().what + "; an arbiter of an earlier release runs: end the slices, carve down, carve up");
+  }
+  if (!asked) return tl::unexpected(asked.error());
   if (received.size() != request.card_count + 1U) {
     return fail(Code::kDataLoss, fmt::format("slice {}: the arbiter gave {} descriptors, {} are needed", order.id,
                                              received.size(), request.card_count + 1U));

@@ -94,7 +94,6 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] std::vector<JournalEvent> events_without(const LiveSlice& slice) const;
   void retry_drops();
   [[nodiscard]] PageOrder order_of(const LiveSlice& slice) const;
-  [[nodiscard]] bool is_gated(const LiveSlice& slice) const;
   [[nodiscard]] std::string slice_folder_of(const LiveSlice& slice) const;
   [[nodiscard]] SliceDevice device_of(const LiveSlice& slice) const;
   [[nodiscard]] Grant grant_of(const LiveSlice& slice) const;

@@ -82,6 +82,20 @@ TEST(Agent, AnEnginesSliceLiesBehindAGateForItsUser) {
   EXPECT_FALSE(machine.pages.orders[run->slice].gated);
 }
 
+/// Its container has the folder mounted, and its arbiter the socket in it.
+TEST(Agent, AnEnginesSliceOfBeforeThereWereGatesStaysWhereItIs) {
+  Machine machine;
+  auto agent = machine.start();
+  AllocateRequest device = ask(4, 30);
+  device.keep = true;
+  const auto id = agent->allocate(root(), device, {})->slice;
+  ASSERT_TRUE(machine.journal.append({PutNote{id, "keep=1 uid=0 name=old"}}));
+  agent.reset();
+  agent = machine.start();
+  EXPECT_EQ(machine.devices.last.gate, "");
+  EXPECT_EQ(machine.devices.last.slice_folder, "/run/carve/slices/" + id);
+}
+
 TEST(Agent, ASliceThatNobodyJoinsEnds) {
   Machine machine;
   auto agent = machine.start();

@@ -37,20 +37,15 @@ std::string Agent::new_id(bool keep) {
   return fmt::format("{}-{:06x}-{}", keep ? "dev" : "run", run_number_ & 0xFFFFFFU, next_number_++);
 }
 
-// `carve run` mounts its slice's folder as its caller, by its path, and the slice's cgroup says who may join. The
-// container of an engine has no cgroup of ours: who reaches its socket belongs to it, so it is reached by the engine's
-// mount alone. On a node of Kubernetes nobody but root passes the folder of all slices: no gate is needed.
-bool Agent::is_gated(const LiveSlice& slice) const { return config_.gives_cards && slice.keep && !slice.whole(); }
-
 std::string Agent::slice_folder_of(const LiveSlice& slice) const {
   const std::string folder = config_.slices_folder + "/" + slice.id;
-  return is_gated(slice) ? folder + "/" + slice.id : folder;
+  return slice.gated ? folder + "/" + slice.id : folder;
 }
 
 PageOrder Agent::order_of(const LiveSlice& slice) const {
   PageOrder order;
   order.id = slice.id;
-  order.gated = is_gated(slice);
+  order.gated = slice.gated;
   order.slices = slice.slices;
   for (const auto& card : slice.slices) {
     const CardState* state = ledger_.find(card.card);
@@ -68,7 +63,7 @@ SliceDevice Agent::device_of(const LiveSlice& slice) const {
     if (state != nullptr && state->card.minor >= 0) device.minors.push_back(state->card.minor);
   }
   device.slice_folder = slice.whole() ? config_.whole_folder + "/" + slice.id : slice_folder_of(slice);
-  if (is_gated(slice)) device.gate = config_.slices_folder + "/" + slice.id;
+  if (slice.gated) device.gate = config_.slices_folder + "/" + slice.id;
   device.user = slice.uid;
   device.library_folder = config_.library_folder;
   device.driver_version = inventory_.driver_version;
@@ -125,6 +120,10 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
     slice.id = new_id(request.keep);
     slice.holder = {OwnerKind::kLocal, slice.id};
     slice.keep = request.keep;
+    // `carve run` mounts its slice's folder as its caller, by its path, and the slice's cgroup says who may join. The
+    // container of an engine has no cgroup of ours: who reaches its socket belongs to it, so it is reached by the
+    // engine's mount alone. On a node of Kubernetes nobody but root passes the folder of all slices: no gate is needed.
+    slice.gated = config_.gives_cards && request.keep && !request.request.whole;
     slice.uid = caller.uid;
     slice.name = plain_name(request.name);
     slice.made = world_.clock.now();

@@ -62,6 +62,7 @@ std::string plain_name(const std::string& text) {
 
 std::string note_of(const LiveSlice& slice) {
   std::string note = std::string("keep=") + (slice.keep ? "1" : "0") + " uid=" + std::to_string(slice.uid);
+  if (slice.gated) note += " gated=1";
   if (!slice.local()) {
     note += " owner=" + std::string(to_string(slice.holder.kind)) + "/" + slice.holder.uid + " part=" + slice.part;
     std::string pods;
@@ -94,6 +95,7 @@ void read_note(const std::string& text, LiveSlice* slice) {
     slice->uid = static_cast<std::uint32_t>(std::strtoul(text.c_str() + uid + 5, nullptr, 10));
   }
   const std::string head = text.substr(0, text.find(" name="));
+  slice->gated = word_of(head, "gated") == "1";
   const std::string owner = word_of(head, "owner");
   if (const auto slash = owner.find('/'); slash != std::string::npos) {
     if (const auto kind = owner_kind_from(owner.substr(0, slash))) {

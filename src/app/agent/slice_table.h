@@ -22,6 +22,7 @@ struct LiveSlice {
   Owner holder;
   std::string part = kPart;
   bool keep = false;    // until it is released or unprepared; else until its cgroup is empty
+  bool gated = false;   // its folder lies behind one that is root's alone; as it was made, so it stays
   bool ending = false;  // unprepared: nothing of it starts any more, it ends with its last process
   std::vector<std::string> pods;  // UIDs of those that may hold it, as the kubelet names their cgroups; sorted
   std::uint32_t uid = 0;
@@ -60,9 +61,10 @@ struct LiveSlice {
   [[nodiscard]] double grown_percent(std::vector<std::uint64_t> Sample::*counter, std::size_t index) const;
 };
 
-/// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py"; what came through a
-/// door of Kubernetes also names its owner: "keep=1 uid=0 owner=claim/<UID> part=<part> pods=<UID>,<UID>
-/// env=<key>=<value>;… ending=1 name=…"; pods, env and ending only where there is something to say.
+/// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py", with gated=1
+/// where it is; what came through a door of Kubernetes also names its owner: "keep=1 uid=0 owner=claim/<UID>
+/// part=<part> pods=<UID>,<UID> env=<key>=<value>;… ending=1 name=…"; pods, env and ending only where there is
+/// something to say.
 [[nodiscard]] std::string note_of(const LiveSlice& slice);
 /// Reads it back; what is missing keeps its default.
 void read_note(const std::string& text, LiveSlice* slice);
