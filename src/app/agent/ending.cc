@@ -120,16 +120,24 @@ Result<void> Agent::end_owner(const Owner& owner, const Result<std::vector<PodPr
 /// init` that the runtime forgot when a start was cancelled was seen there. The kubelet would kill it, but only after
 /// unprepare has succeeded, which waits for it.
 void Agent::kill_left_behind(const Owner& owner, const std::vector<PodProcess>& pods) {
-  std::set<std::string> own;  // UIDs
+  std::set<std::string> own, ids;  // UIDs; slices
   {
     const std::lock_guard lock(state_);
     for (const auto& [id, slice] : slices_) {
-      if (slice.holder == owner) own.insert(slice.pods.begin(), slice.pods.end());
+      if (slice.holder != owner) continue;
+      own.insert(slice.pods.begin(), slice.pods.end());
+      ids.insert(id);
     }
   }
   for (const auto& process : pods) {
-    if (own.count(process.pod) == 0) continue;
+    const auto sees = [&] {
+      const auto seen = world_.processes.slices_seen_by(process.pid);
+      return std::any_of(seen.begin(), seen.end(), [&](const auto& id) { return ids.count(id) != 0; });
+    };
+    // Where its cgroup cannot be read its mounts say whose it is, as in holders_of().
+    if (own.count(process.pod) == 0 && !(process.pod.empty() && sees())) continue;
     const auto still = [&] {
+      if (process.pod.empty()) return sees();
       const auto now = world_.containers->process(process.pid);
       return now && now->pod == process.pod;
     };

@@ -137,6 +137,8 @@ TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
   machine.containers.add(77, "pod-1");
   machine.containers.add(78, "pod-2");  // of another pod, which sees the slice: nobody said that it is over
   machine.processes.sees[78] = {id};
+  machine.containers.add(80, "");  // its cgroup cannot be read: its mounts say whose it is
+  machine.processes.sees[80] = {id};
   const auto pass = [&](int seconds) {
     machine.clock.advance(std::chrono::seconds(seconds));
     agent->reap();
@@ -150,7 +152,7 @@ TEST(Ending, WhatIsLeftInAnEndedClaimsPodIsKilled) {
     if (pid == 79) machine.containers.add(79, "pod-9");  // it has ended, and its number is another pod's
   };
   pass(1);
-  EXPECT_EQ(machine.processes.killed, std::set<std::int32_t>{77});
+  EXPECT_EQ(machine.processes.killed, (std::set<std::int32_t>{77, 80}));
   machine.containers.alive.clear();
   pass(1);
   EXPECT_TRUE(agent->held().empty());
