@@ -177,10 +177,10 @@ bool Notices::take(Job* job, bool at_once) {
 }
 
 void Notices::write(bool at_once, const std::function<bool(const Result<void>&)>& go_on) {
-  Result<void> done;
-  for (Job job; go_on(done) && take(&job, at_once);) {
-    done = job.write(api_);
-    if (!done) log_.warn("notice not written", {{"what", job.what}, {"error", done.error().what}});
+  for (Job job; go_on(last_) && take(&job, at_once);) {
+    last_ = job.write(api_);
+    last_at_ = clock_.now();
+    if (!last_) log_.warn("notice not written", {{"what", job.what}, {"error", last_.error().what}});
   }
 }
 
@@ -200,8 +200,9 @@ void Notices::flush() {
   write(true, [](const Result<void>&) { return true; });
 }
 
-/// A server that does not answer now will not before the end.
+/// A server that does not answer now will not before the end: nor one that did not when the end was announced.
 void Notices::write_last() {
+  if (clock_.now() >= last_at_ + kLast) last_ = {};
   settle_counts({});
   {
     const std::lock_guard lock(mutex_);

@@ -110,6 +110,9 @@ class Notices {
   std::map<std::string, Refusal> refusals_;  // by who
   std::uint64_t number_ = 0;
   std::uint64_t dropped_ = 0;
+  // Of whoever writes, one at a time.
+  Result<void> last_;
+  Clock::Time last_at_{};
 };
 
 /// "2026-01-01T00:00:00Z"

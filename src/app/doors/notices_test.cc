@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stop_token>
 #include <thread>
 
 #include "port/testing/fake_kube_api.h"
@@ -61,6 +62,17 @@ TEST_F(NoticesTest, WhatWaitsWhenItIsToldToEndIsWritten) {
   writer.request_stop();
   writer.join();
   EXPECT_EQ(written(), 2U);
+}
+
+TEST_F(NoticesTest, AServerThatDidNotAnswerWhenTheEndCameIsNotAskedAgain) {
+  std::stop_source end;
+  notices.post("a", [&end](KubeApi&) -> Result<void> {
+    end.request_stop();
+    return fail(Code::kDeadlineExceeded, "no answer");
+  });
+  tell("b");
+  notices.run(end.get_token());
+  EXPECT_EQ(written(), 0U);
 }
 
 TEST_F(NoticesTest, TheEndDoesNotWaitForAServerThatIsSlowOrAway) {
