@@ -53,12 +53,13 @@ void Placer::step() {
     const auto placed = place(*pod);
     const bool settled = placed || placed.error().code == Code::kAborted;
     const bool unsure = !settled && may_be_done(placed.error());
-    tried.not_before = now + (settled || unsure ? kSoon : kAgain);
-    const bool first = !std::exchange(tried.unsure, unsure);
-    if (settled) continue;
+    const bool perhaps = unsure && !tried.unsure;  // it may be done: then nobody needs to hear of it
+    tried.unsure = unsure;
+    tried.not_before = now + (settled || perhaps ? kSoon : kAgain);
+    if (settled || perhaps) continue;
     world_.log.warn("a pod that has a node gets no cards",
                     {{"pod", pod->full_name()}, {"node", pod->object.node}, {"error", placed.error().what}});
-    if (!world_.tell || (unsure && first)) continue;  // it may be done: then nobody needs to hear of it
+    if (!world_.tell) continue;
     const auto& ask = pod->object.ask;
     const auto why = unsure ? fmt::format("its cards on node {} cannot be written to it", pod->object.node)
                             : fmt::format("node {} was chosen without Carve and cannot give the cards",

@@ -126,7 +126,8 @@ TEST_F(PlacerTest, AServerThatGoesOnGivingUpIsToldOf) {
   EXPECT_EQ(told[0].reason, "NoCards");
   EXPECT_THAT(told[0].message, HasSubstr("its cards on node n1 cannot be written to it: "));
   for (int i = 0; i < 2; ++i) {
-    clock.advance(Placer::kSoon);
+    clock.advance(Placer::kAgain);
+    leader.step();
     placer.step();
   }
   EXPECT_NE(pod("a").record, "") << "as soon as the server takes it";
