@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,6 +70,22 @@ std::vector<std::string> environment_of(const codec::ExecPlugin& plugin, const s
   }
   return all;
 }
+
+/// A plug-in that asks for a password turns the echo off; who is killed meanwhile does not turn it on again.
+class TerminalAsItWas {
+ public:
+  explicit TerminalAsItWas(bool used)
+      : held_(used && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp() && ::tcgetattr(STDIN_FILENO, &state_) == 0) {}
+  ~TerminalAsItWas() {
+    if (held_) ::tcsetattr(STDIN_FILENO, TCSANOW, &state_);
+  }
+  TerminalAsItWas(const TerminalAsItWas&) = delete;
+  TerminalAsItWas& operator=(const TerminalAsItWas&) = delete;
+
+ private:
+  termios state_ = {};
+  const bool held_;
+};
 
 /// A plug-in that runs. Whatever happens, it is gone and waited for when this is.
 class Running {
@@ -153,12 +170,13 @@ Result<codec::ExecCredential> run_plugin(const codec::ExecPlugin& plugin, const 
   Fd output(ends[0]);
   Fd written(ends[1]);
   ::fcntl(output.get(), F_SETFL, O_NONBLOCK);
+  const TerminalAsItWas terminal(interactive);
   auto child = spawn({.program = *program,
                       .args = plugin.args,
                       .keep = {},
                       .log_file = {},
                       .own_session = !interactive,
-                      .die_with_parent = true,
+                      .die_with_parent = !interactive,  // else it could not put the terminal back as it was
                       .no_input = !interactive,
                       .output = written.get(),
                       .environment = environment_of(plugin, codec::exec_info(plugin, cluster, interactive))});
