@@ -55,7 +55,7 @@ void Placer::step() {
     const bool unsure = !settled && may_be_done(placed.error());
     const bool perhaps = unsure && !tried.unsure;  // it may be done: then nobody needs to hear of it
     tried.unsure = unsure;
-    tried.not_before = now + (settled || perhaps ? kSoon : kAgain);
+    tried.not_before = now + (!placed && (settled || perhaps) ? kSoon : kAgain);
     if (settled || perhaps) continue;
     world_.log.warn("a pod that has a node gets no cards",
                     {{"pod", pod->full_name()}, {"node", pod->object.node}, {"error", placed.error().what}});

@@ -19,8 +19,8 @@ namespace carve::control {
 class Placer {
  public:
   static constexpr Clock::Duration kLook = std::chrono::milliseconds(300);
-  static constexpr Clock::Duration kAgain = std::chrono::seconds(5);  // after a refusal
-  static constexpr Clock::Duration kSoon = std::chrono::seconds(1);   // else: by then the watch has shown it
+  static constexpr Clock::Duration kAgain = std::chrono::seconds(5);  // after a refusal, or when it is done
+  static constexpr Clock::Duration kSoon = std::chrono::seconds(1);   // where the watch will show what it is now
 
   struct World {
     ClusterModel& model;

@@ -59,10 +59,11 @@ class ControlTest(RingTest):
             print("\n" + self.carves[0].describe_all("carve-control"), flush=True)
 
     def writes_about(self, name):
-        """(Carve's identity, verb, resource) -> how often it wrote to that Pod, by the API server's audit log."""
+        """(Carve's identity, verb, resource) -> how often it wrote to that Pod, by the API server's audit log. A patch of a
+        Pod that was another by then (the kubelet writes to it, too) is refused: no write."""
         return dict(collections.Counter(
             key for key, event in self.audited() if key[0].startswith("carve-") and key[2].split("/")[0] == "pods"
-            and event["objectRef"].get("name") == name))
+            and event["objectRef"].get("name") == name and event.get("responseStatus", {}).get("code") != 409))
 
     # --- words -------------------------------------------------------------------------------------------------------
 
