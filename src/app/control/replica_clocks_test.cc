@@ -303,7 +303,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
 TEST(ReplicaClocks, NothingThatIsDecidedDependsOnThem) {
   int leaderships = 0;
   int bound = 0;
-  for (unsigned seed = 0; seed < 10; ++seed) {
+  for (unsigned seed = 0; seed < 6; ++seed) {
     Outcome same;
     play(seed, 0s, 0s, &same);
     if (HasFatalFailure()) return;
@@ -317,8 +317,8 @@ TEST(ReplicaClocks, NothingThatIsDecidedDependsOnThem) {
     leaderships += same.leaderships;
     bound += same.bound;
   }
-  EXPECT_GT(leaderships, 30) << "too little happened";
-  EXPECT_GT(bound, 300);
+  EXPECT_GT(leaderships, 18) << "too little happened";
+  EXPECT_GT(bound, 180);
 }
 
 }  // namespace

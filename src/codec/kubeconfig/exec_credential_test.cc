@@ -89,7 +89,8 @@ TEST(ExecCredential, APluginIsToldOfTheClusterWhenItAsks) {
 }
 
 TEST(Base64, GoesBothWays) {
-  for (const std::string text : {"", "M", "Ma", "Man", "Many", std::string("\0\xff\x80", 3).c_str()}) {
+  const std::string texts[] = {"", "M", "Ma", "Man", "Many", std::string("\0\xff\x80", 3)};
+  for (const auto& text : texts) {
     EXPECT_EQ(decode_base64(encode_base64(text)), text);
   }
   EXPECT_EQ(encode_base64("M"), "TQ==");
