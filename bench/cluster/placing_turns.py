@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """placing_bench.py in turns, each system of each turn on a control plane of its own, made for it.
 
-An API server and an etcd that have served thousands of pods are slower than fresh ones, and not equally for all: only so
-do systems find the same. Needs the ring's binaries; CARVE_RING names the ring, which is taken away and made for each.
+An API server and an etcd that have served thousands of pods are slower than fresh ones: only so do systems find the
+same. Needs the ring's binaries; CARVE_RING names the ring, which is taken away and made for each;
+without it that is the one that tests/cluster/up makes.
 Prints each turn as it comes, then the medians and what misses a budget (placing_bench.py's).
 """
 import argparse
