@@ -14,6 +14,12 @@ constexpr std::chrono::seconds kEndAgain{1};
 // How long a claim that the kubelet has done with may still have processes before they are killed.
 constexpr std::chrono::seconds kLeftBehind{10};
 
+/// By its mounts, it is in a container that has one of these slices.
+bool sees_any(const Processes& processes, std::int32_t pid, const std::set<std::string>& ids) {
+  const auto seen = processes.slices_seen_by(pid);
+  return std::any_of(seen.begin(), seen.end(), [&](const auto& id) { return ids.count(id) != 0; });
+}
+
 }  // namespace
 
 Result<std::vector<PodProcess>> Agent::pod_processes() const {
@@ -44,13 +50,9 @@ Result<std::set<std::int32_t>> Agent::holders_of(const std::set<std::string>& id
     }
   }
   for (const auto& process : pods ? *pods : std::vector<PodProcess>()) {
-    const auto sees = [&] {
-      const auto seen = world_.processes.slices_seen_by(process.pid);
-      return std::any_of(seen.begin(), seen.end(),
-                         [&](const auto& id) { return ids.count(id) != 0; });
-    };
     const bool by_mounts = claims || process.pod.empty();
-    if (own.count(process.pod) != 0 || (by_mounts && sees())) alive.insert(process.pid);
+    if (own.count(process.pod) != 0 || (by_mounts && sees_any(world_.processes, process.pid, ids)))
+      alive.insert(process.pid);
   }
   const auto pages = world_.pages.list();
   for (const auto& slice : pages ? *pages : std::vector<PageSlice>()) {
@@ -130,10 +132,7 @@ void Agent::kill_left_behind(const Owner& owner, const std::vector<PodProcess>& 
     }
   }
   for (const auto& process : pods) {
-    const auto sees = [&] {
-      const auto seen = world_.processes.slices_seen_by(process.pid);
-      return std::any_of(seen.begin(), seen.end(), [&](const auto& id) { return ids.count(id) != 0; });
-    };
+    const auto sees = [&] { return sees_any(world_.processes, process.pid, ids); };
     // Where its cgroup cannot be read its mounts say whose it is, as in holders_of().
     if (own.count(process.pod) == 0 && !(process.pod.empty() && sees())) continue;
     const auto still = [&] {
