@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "app/control/testing/json_patch.h"
-#include "codec/kubeconfig/base64.h"
+#include "codec/base64.h"
 #include "codec/record.h"
 
 namespace carve::control {

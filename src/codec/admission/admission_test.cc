@@ -5,7 +5,7 @@
 
 #include "codec/admission/answer.h"
 #include "codec/admission/review.h"
-#include "codec/kubeconfig/base64.h"
+#include "codec/base64.h"
 
 namespace carve::codec {
 namespace {

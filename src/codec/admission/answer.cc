@@ -2,6 +2,8 @@
 
 #include <boost/json.hpp>
 
+#include "codec/base64.h"
+
 namespace carve::codec {
 namespace {
 
@@ -11,24 +13,6 @@ namespace json = boost::json;
 constexpr std::size_t kMaxWarning = 256;
 constexpr std::size_t kMaxWarnings = 4096;
 constexpr int kUnprocessable = 422;
-
-constexpr char kBase64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-std::string base64(std::string_view bytes) {
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      group =
-          group << 8U | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      out += at + i <= bytes.size() ? kBase64[group >> (18U - 6U * i) & 63U] : '=';
-    }
-  }
-  return out;
-}
 
 std::string patch_text(const std::vector<PatchStep>& patch) {
   std::string out = "[";
@@ -76,7 +60,7 @@ std::string to_json(const ReviewAnswer& answer) {
         json::object{{"code", kUnprocessable}, {"reason", "Invalid"}, {"message", answer.refusal}};
   } else if (!answer.patch.empty()) {
     response["patchType"] = "JSONPatch";
-    response["patch"] = base64(patch_text(answer.patch));
+    response["patch"] = encode_base64(patch_text(answer.patch));
   }
   json::array warnings;
   std::size_t size = 0;

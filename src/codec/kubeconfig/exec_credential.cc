@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "codec/json_read.h"
-#include "codec/kubeconfig/base64.h"
+#include "codec/base64.h"
 
 namespace carve::codec {
 namespace {

@@ -5,8 +5,6 @@
 
 #include <string>
 
-#include "codec/kubeconfig/base64.h"
-
 namespace carve::codec {
 namespace {
 
@@ -86,15 +84,6 @@ TEST(ExecCredential, APluginIsToldOfTheClusterWhenItAsks) {
   EXPECT_THAT(exec_info(plugin, cluster, false),
               HasSubstr(R"("spec":{"interactive":false,"cluster":{"server":"https://h","tls-server-name":"n",)"
                         R"("certificate-authority-data":"Q0E=","config":{"a":[1]}}})"));
-}
-
-TEST(Base64, GoesBothWays) {
-  const std::string texts[] = {"", "M", "Ma", "Man", "Many", std::string("\0\xff\x80", 3)};
-  for (const auto& text : texts) {
-    EXPECT_EQ(decode_base64(encode_base64(text)), text);
-  }
-  EXPECT_EQ(encode_base64("M"), "TQ==");
-  EXPECT_EQ(encode_base64("Ma"), "TWE=");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "codec/kubeconfig/base64.h"
+#include "codec/base64.h"
 #include "codec/kubeconfig/yaml_fields.h"
 
 namespace carve::codec {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codec/kubeconfig/base64.h"
+#include "codec/base64.h"
 
 namespace carve::codec {
 namespace {

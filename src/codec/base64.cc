@@ -1,4 +1,4 @@
-#include "codec/kubeconfig/base64.h"
+#include "codec/base64.h"
 
 #include <array>
 #include <cstdint>
