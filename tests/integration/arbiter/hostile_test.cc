@@ -222,6 +222,7 @@ Lingering lingering() {
 }
 
 TEST_F(HostileTest, WhatTakesLongToCloseKeepsOnlyItsSenderWaiting) {
+  constexpr abi::LibraryKind kNvml = abi::LibraryKind::kNvml;  // takes no slot, whose pidfd would stay open
   const std::size_t before = open_files();
   std::vector<Fd> far;
   // In the place of a hello, and behind it, where nobody reads it. The arbiter sees them when they are its own alone.
@@ -239,7 +240,7 @@ TEST_F(HostileTest, WhatTakesLongToCloseKeepsOnlyItsSenderWaiting) {
   for (int i = 0; i < 5; ++i) {
     const std::uint64_t start = monotonic_ns();
     EXPECT_TRUE(agent_->list().has_value());
-    EXPECT_EQ(connect("good").welcome.status, abi::WelcomeStatus::kOk);
+    EXPECT_EQ(connect("good", kNvml).welcome.status, abi::WelcomeStatus::kOk);
     EXPECT_LT(monotonic_ns() - start, 500 * kMs);
     usleep(50'000);
   }
@@ -249,12 +250,13 @@ TEST_F(HostileTest, WhatTakesLongToCloseKeepsOnlyItsSenderWaiting) {
     if (socket) arbiter::send_packet(socket->get(), "x", 1, {STDIN_FILENO});
     if (i % 32 == 0) usleep(10'000);
   }
-  EXPECT_EQ(connect("good").welcome.status, abi::WelcomeStatus::kOk);
+  EXPECT_EQ(connect("good", kNvml).welcome.status, abi::WelcomeStatus::kOk);
   EXPECT_LT(open_files(), before + 4 * arbiter::Closer::kMost);
   EXPECT_TRUE(agent_->drop("bad")) << "nor does its end wait for that";
   EXPECT_TRUE(listed("good").has_value());
   far.clear();  // the other end resets: nothing is waited for any more
-  EXPECT_TRUE(eventually([&] { return open_files() <= before; })) << open_files() << " against " << before;
+  // Also its listener, its page and its process, which were open before.
+  EXPECT_TRUE(eventually([&] { return open_files() + 3 <= before; })) << open_files() << " against " << before;
 }
 
 }  // namespace
