@@ -149,11 +149,11 @@ def over(pods):
     return [uuid for uuid in memory if memory[uuid] > CARD or compute[uuid] > 100]
 
 
-def one_turn(turn, system, pods):
+def one_turn(turn, system, pods, percentage=None):
     """Places `pods` pods; the figures."""
     through_carve = system != "stock"
     wait_for_quiet()
-    bench.start_scheduler(stock=not through_carve, limits=False)
+    bench.start_scheduler(stock=not through_carve, limits=False, percentage=percentage)
     names = {"scheduler": placing.SCHEDULER, "control": placing.CONTROL, "apiserver": "apiserver", "etcd": "etcd"}
     pids = {name: bench.ring.state.pid(process) for name, process in names.items()}
     time.sleep(5)       # its caches fill
@@ -223,6 +223,8 @@ def main():
     parser.add_argument("--pods", type=int, default=5000)
     parser.add_argument("--turns", type=int, default=1, help="each system this often, in turns")
     parser.add_argument("--systems", default="stock,carve,fraction")
+    parser.add_argument("--percentage", type=int, help="percentageOfNodesToScore of all systems; 0: kube-scheduler's own "
+                        "(fewer the more nodes there are). Without: Carve's as deployed, the stock scheduler's own")
     parser.add_argument("--json", type=Path, help="one line per turn, for docs/measurements")
     parser.add_argument("--check", action="store_true", help="exit code 1 when a budget is missed")
     options = parser.parse_args()
@@ -239,7 +241,7 @@ def main():
     all_ = []
     for turn in range(options.turns):
         for system in options.systems.split(","):
-            all_.append(one_turn(turn, system, options.pods))
+            all_.append(one_turn(turn, system, options.pods, options.percentage))
             print(shown(all_[-1]), flush=True)
     if options.json:
         options.json.write_text("".join(json.dumps(one) + "\n" for one in all_))

@@ -178,10 +178,11 @@ class Placing:
             made[-1].write_bytes(base64.b64decode(data[name]))
         return tuple(made)
 
-    def start_scheduler(self, through=None, stock=False, limits=True, default=False):
+    def start_scheduler(self, through=None, stock=False, limits=True, default=False, percentage=None):
         """A kube-scheduler with the profile of deploy/control/scheduler. `through`: a plain address in front of
         control. `stock`: no extender, and nothing else but the defaults. `limits`: of its API client, as deployed; else none.
-        `default`: as scheduler/default tells the cluster's own, but for its name, which the ring's own one has."""
+        `default`: as scheduler/default tells the cluster's own, but for its name, which the ring's own one has.
+        `percentage`: another percentageOfNodesToScore than it has; 0: kube-scheduler's own, fewer the more nodes there are."""
         if default:
             config = (DEPLOY / "control/scheduler/default/kube-scheduler-config.yaml").read_text()
             config = config.replace("schedulerName: default-scheduler", "schedulerName: carve-scheduler")
@@ -204,6 +205,9 @@ class Placing:
             for key, file in zip(("certFile", "keyFile", "caFile"), self.scheduler_certificates()):
                 config = re.sub(rf"{key}: \S+", f"{key}: {file}", config)
             config = re.sub(r"urlPrefix: \S+", f"urlPrefix: https://127.0.0.1:{self.ports['tls']}/scheduler", config)
+        if percentage is not None:
+            config = re.sub(r" *percentageOfNodesToScore: .*\n", "", config)
+            config = re.sub(r"(- schedulerName: \S+\n)", rf"\1  percentageOfNodesToScore: {percentage}\n", config)
         path = self.folder / "scheduler.yaml"
         path.write_text(config)
         self.spawn(SCHEDULER, [self.ring.binaries["kube-scheduler"], f"--config={path}", "--secure-port=0",

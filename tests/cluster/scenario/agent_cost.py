@@ -96,15 +96,26 @@ class AgentCost(SlotTest):
                 return datetime.strptime(f"{datetime.now().year}{line[1:21]}", "%Y%m%d %H:%M:%S.%f").timestamp()
         raise AssertionError(f"the kubelet's log does not know {name}")
 
-    def started_at(self, name):
-        """When the runtime had started its container, by its log."""
+    def runtime_steps(self, name):
+        """When the runtime began and ended each of a pod's three calls, by its log; the last is the started container."""
         id_ = self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"].rsplit("/", 1)[1]
-        for line in self.node.state.log("n1-containerd").read_text(errors="replace").splitlines():
-            if "StartContainer for" in line and "returns successfully" in line and id_ in line:
-                text = re.search(r'time="([^"]+)"', line).group(1)
-                whole, fraction = text.rstrip("Z").split(".")
-                return datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc).timestamp() + float("0." + fraction)
-        raise AssertionError(f"the runtime's log does not know {id_}")
+        lines = self.node.state.log("n1-containerd").read_text(errors="replace").splitlines()
+        made = next((re.search(r'CreateContainer within sandbox \\?"(\w+)', line).group(1) for line in lines
+                     if "CreateContainer within" in line and "returns container id" in line and id_ in line), None)
+        if made is None:
+            raise AssertionError(f"the runtime's log does not know {id_}")
+        found = {}
+        for call, word in (("RunPodSandbox for", f"Name:{name},"), ("CreateContainer within", made), ("StartContainer for", id_)):
+            for line in lines:
+                if call in line and word in line:
+                    found[call.split()[0], "ended" if " returns " in line else "began"] = self.time_of(line)
+        return found
+
+    @staticmethod
+    def time_of(line):
+        """Of a line of the runtime's log, with its nanoseconds."""
+        whole, fraction = re.search(r'time="([^"]+)"', line).group(1).rstrip("Z").split(".")
+        return datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc).timestamp() + float("0." + fraction)
 
     def claims_so_far(self):
         """By the kubelet's metrics, seconds and calls: all that it did to prepare pods' claims, and the driver's part of it."""
@@ -118,15 +129,18 @@ class AgentCost(SlotTest):
             ("dra_grpc_operations_duration_seconds", "NodePrepareResources"))]
 
     def milliseconds(self, make):
-        """From the kubelet's word to a started container; the pod is gone afterwards."""
+        """From the kubelet's word to a started container, step by step; the pod is gone afterwards."""
         meta = make()["metadata"]
         name = meta["name"]
         wait_for("running", 60, lambda: self.phase(name) == "Running", 0.2)
-        taken = self.started_at(name) - self.seen_at(name)
+        last, taken = self.seen_at(name), {}
+        for (call, edge), at in self.runtime_steps(name).items():
+            taken[f"in {call}" if edge == "ended" else f"until {call}"] = 1000 * (at - last)
+            last = at
         self.kube.delete("Pod", name, grace=0)
         wait_for("gone", 60, lambda: not self.pids_of(meta["uid"]) and not self.carve.inspect()["slices"], 0.2)
         time.sleep(0.5)     # the runtime takes its sandbox down, which the next one should not pay for
-        return taken * 1000
+        return taken
 
     def test_a_containers_start(self):
         template = self.template(memory="4Gi", cores="1")
@@ -140,6 +154,10 @@ class AgentCost(SlotTest):
         for _ in range(ROUNDS):
             rounds.append({kind: self.milliseconds(kinds[kind]) for kind in order})
             order.append(order.pop(0))
+        steps = list(rounds[0]["no GPU"])
+        print("\nmilliseconds, medians: " + "; ".join(f"{step} " + ", ".join(
+            f"{kind} {statistics.median(one[kind][step] for one in rounds):.1f}" for kind in kinds) for step in steps), end="")
+        rounds = [{kind: sum(one[kind].values()) for kind in kinds} for one in rounds]
         bare = statistics.median(one["no GPU"] for one in rounds)
         print(f"\nfrom the kubelet's word to a started container, {ROUNDS} rounds: no GPU {bare:.0f} ms (the host took "
               f"{host.percent():.1f} % of the processors)", end="")
