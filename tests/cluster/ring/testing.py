@@ -47,6 +47,13 @@ class RingTest(unittest.TestCase):
     def setUp(self):
         self.created = []
         self.addCleanup(self._clean)
+        self.told_before = {event["metadata"]["uid"] for event in self.kube.list("Event")}
+
+    def refused_at_admission(self):
+        """The events of this test's time by which a kubelet refused a pod for its devices. Scenarios share a ring, and in
+        some of them just that has to happen."""
+        return [event for event in self.kube.list("Event") if event["reason"] == "UnexpectedAdmissionError"
+                and event["metadata"]["uid"] not in self.told_before]
 
     def name(self, what="pod"):
         return f"{what}-{os.getpid()}-{next(_counter)}"

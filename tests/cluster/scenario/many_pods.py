@@ -79,15 +79,12 @@ class ManyPods(SlotTest):
             self.assertEqual(self.carve.living(), [])
         print("\npods at once, creation to running, seconds: " + "; ".join(figures), flush=True)
 
-    def nobody_was_refused(self):
-        self.assertEqual([e for e in self.kube.list("Event") if e["reason"] == "UnexpectedAdmissionError"], [])
-
     def judge_records(self, pods, seen):
         self.acquit(check.check(pods, [], [], seen, by="records"))
         granted = check.granted_by_records(pods)
         self.assertEqual(len(granted), len(pods))
         self.acquit(check.check_pages(granted, *self.carve.granted()))
-        self.nobody_was_refused()
+        self.assertEqual(self.refused_at_admission(), [])
 
     def judge_claims(self, pods, seen):
         claims, slices = self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None)
@@ -95,7 +92,7 @@ class ManyPods(SlotTest):
         granted, (pages, owners) = check.granted_by_claims(claims, slices), self.carve.granted()
         self.assertEqual(len(granted), len(pods))
         self.acquit(check.check_pages(granted, pages, owners))
-        self.nobody_was_refused()
+        self.assertEqual(self.refused_at_admission(), [])
         self.planted_faults_are_found(pods, claims, slices, seen)
         next(iter(pages.values()))[0].update(cores=15)
         self.assertEqual(len(check.check_pages(granted, pages, owners)), 1)

@@ -53,8 +53,7 @@ class Matrix(SlotTest):
             print(kind.ljust(width) + "".join(outcomes[kind, state].split("\n")[0][:15].ljust(16) for state in STATES))
         wrong = [f"{kind} × {state}: {text}" for (kind, state), text in outcomes.items() if text not in ("slice", "refused", "freed")]
         self.assertEqual(wrong, [], "\n".join(wrong))
-        refused = [e for e in self.kube.list("Event") if e["reason"] == "UnexpectedAdmissionError"]
-        self.assertEqual(refused, [])
+        self.assertEqual(self.refused_at_admission(), [])
 
     def judged(self, kind, state):
         try:
