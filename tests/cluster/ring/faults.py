@@ -64,6 +64,7 @@ class Faults:
         self.ring, self.dice, self.patience, self.say = ring, dice, patience, say
         self.kube = ring.kube()
         self.done = {}                      # (part, "kill" or "stop") -> how often
+        self.began = []                     # (seconds since the epoch, "kill" or "stop", part, node's name)
         self.cut_short = []                 # stops that did not last: somebody else ended the process, or let it go on
         self._stops = []                    # threads that will let something go on
         self._stopped = {}                  # pid -> (part, node's name), of those that stand still now
@@ -131,6 +132,12 @@ class Faults:
         thread.start()
         self._stops.append(thread)
 
+    def may_be_away(self, part, node, since, until, stopped) -> bool:
+        """Whether that part of the node may have answered nobody at some time between: it stood still for `stopped` seconds, or
+        was killed, and the kubelet waited before it started it again."""
+        return any(one == part and on == node and at <= until and since <= at + (stopped if what == "stop" else self.patience)
+                   for at, what, one, on in self.began)
+
     def wait_all_go_on(self) -> None:
         for thread in self._stops:
             thread.join()
@@ -138,4 +145,5 @@ class Faults:
 
     def _note(self, what, part, node) -> None:
         self.done[(part, what)] = self.done.get((part, what), 0) + 1
+        self.began.append((time.time(), what, part, node.name))
         self.say(f"{what} {part}" + (f" of {node.name}" if part not in ("leader", "apiserver") else ""))

@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 import control  # noqa: E402
 import views  # noqa: E402
-from ring import bare_nodes, carve, gather  # noqa: E402
+from ring import bare_nodes, carve, gather, moments  # noqa: E402
 from ring.churn import Churn, make, stays  # noqa: E402
 from ring.faults import PARTS, Faults, Supervisor  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
@@ -34,6 +34,7 @@ PATIENCE = 400 if SOAK else 150                     # the kubelet waits longer a
 #   UnexpectedAdmissionError  the kubelet asked for devices while no agent served: it asks once
 #   Unknown                   containerd was killed while it started the container: of that it says "Unknown", exit code 255
 LEGAL = {"UnexpectedAdmissionError", "Unknown"}
+NOT_READY = 802     # CUDA_ERROR_SYSTEM_NOT_READY: a new process waits 5 s for the arbiter, and then gets nothing
 
 
 def plan(dice):
@@ -78,7 +79,7 @@ class Chaos(RingTest):
         churn.end()
         self.say(f"quiet: {churn.made} pods made, {len(churn.ended)} ended, {len(churn.until)} there; "
                  f"refused {churn.refused}; errors {churn.errors}")
-        self.ended_right(churn)
+        self.ended_right(churn, faults)
         self.settled(churn)
         self.agreed(views.check_all)
         self.inside()
@@ -89,10 +90,14 @@ class Chaos(RingTest):
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
-    def ended_right(self, churn):
-        """What those saw that ended by themselves, against their records; none failed for a reason of ours."""
-        wrong, looked = [], 0
+    def ended_right(self, churn, faults):
+        """What those saw that ended by themselves, against their records; none failed for a reason of ours. Who began while
+        there was no arbiter saw nothing, which is right only then."""
+        wrong, looked, shut_out = [], 0, 0
         for pod, looks in churn.ended:
+            for name in [name for name, look in looks.items() if (look["cuda"] or {}).get("init") == NOT_READY]:
+                self.saw_nothing(pod, name, looks.pop(name), faults)
+                shut_out += 1
             seen = {("default", pod["metadata"]["name"], name): look for name, look in looks.items()}
             pod["spec"]["containers"] = [one for one in pod["spec"]["containers"] if one["name"] in looks]
             looked += len(looks)
@@ -102,7 +107,17 @@ class Chaos(RingTest):
         for reason, texts in churn.reasons.items():
             self.say(f"{len(texts)} failed by {reason}: {sorted(set(texts))}")
         self.assertLessEqual(set(churn.reasons), LEGAL)
-        self.say(f"{looked} containers that ended had seen their own cards and limits ({churn.lost_looks} logs lost)")
+        self.say(f"{looked} containers that ended had seen their own cards and limits ({churn.lost_looks} logs lost), "
+                 f"{shut_out} nothing, as their arbiter was away")
+
+    def saw_nothing(self, pod, name, look, faults):
+        """A container that was told that nothing is ready: no card, not a byte, and its node's arbiter was away meanwhile."""
+        self.acquit([f"{pod['metadata']['name']}/{name}: {card}" for card in look["cuda"]["cards"]] +
+                    [f"{pod['metadata']['name']}/{name}: {card}" for card in (look["nvml"] or {"cards": []})["cards"] if card["memory"]])
+        state = next(one["state"]["terminated"] for one in pod["status"]["containerStatuses"] if one["name"] == name)
+        since, until = (moments.of_rfc3339(state[key]) for key in ("startedAt", "finishedAt"))
+        self.assertTrue(faults.may_be_away("arbiter", pod["spec"]["nodeName"], since, until + 1, TWICE_THE_LEASE),
+                        f"{pod['metadata']['name']}/{name} was told \"not ready\" beside its arbiter: {look}")
 
     def settled(self, churn):
         """All of Carve is Ready; each pod runs, waits for room, or has ended. One that ends by itself has: nobody could look
