@@ -33,8 +33,7 @@ class DefaultScheduler(install.Installation):
         self.assertEqual(self.who_bound(other), {"system:kube-scheduler"})
         self.leave_alone()
         self.burst()
-        if install.SOAK:
-            self.upgrade([name])        # of all but the scheduler as in the other mode
+        self.upgrade([name])            # of all but the scheduler as in the other mode
         self.uninstall()
 
     def leave_alone(self):
@@ -73,6 +72,7 @@ class DefaultScheduler(install.Installation):
                 for part in json.loads(one["metadata"]["annotations"][binder.RECORD])["parts"]:
                     for card in part["cards"]:
                         held[card["uuid"]] += card["compute"]
+            self.acquit([f"{card}: {share} of 100 are given away" for card, share in held.items() if share > 100])
             self.assertEqual((sum(held.values()), max(held.values())), (BURST * 10, 100))
         finally:
             for one in made:
