@@ -54,10 +54,12 @@ class ConfigWatched : public ::testing::Test {
 
 TEST_F(ConfigWatched, AFileThatComesLaterEndsTheProcess) {
   ConfigWatch watch(path_, check, clock_, log_);
-  const auto looking = watching(watch);
-  EXPECT_FALSE(told());
-  write("doors = slots\n");
-  EXPECT_TRUE(told());
+  {
+    const auto looking = watching(watch);
+    EXPECT_FALSE(told());
+    write("doors = slots\n");
+    EXPECT_TRUE(told());
+  }
   EXPECT_THAT(logged_, HasSubstr("the settings are others now"));
 }
 
