@@ -151,6 +151,31 @@ class Chart(unittest.TestCase):
                 ran += 1
         self.assertEqual(ran, 3 + 4, "agent, arbiter, control; and the scheduler's files")
 
+    def test_a_container_may_do_no_more_than_it_must(self):
+        """Root: who has to do with the host's own files, sockets and pages. Privileged: the agent, which opens device nodes."""
+        root, privileged, seen = set(), set(), 0
+        for objects in (chart(*NEEDED), chart("scheduler.mode=default")):
+            for (kind, _, name), one in objects.items():
+                pod = one.get("spec", {}).get("template", {}).get("spec", {})
+                for container in pod.get("containers", []):
+                    with self.subTest(f"{kind} {name}"):
+                        own = {**pod.get("securityContext", {}), **container["securityContext"]}
+                        self.assertTrue(own["readOnlyRootFilesystem"])
+                        self.assertFalse(pod.get("hostNetwork", False))
+                        if own.get("privileged"):
+                            privileged.add(name)
+                        else:       # the words mean nothing for one that is
+                            self.assertFalse(own["allowPrivilegeEscalation"])
+                            self.assertEqual(own["seccompProfile"], {"type": "RuntimeDefault"})
+                            self.assertEqual(own["capabilities"]["drop"], ["ALL"])
+                        if own["runAsUser"] == 0:
+                            root.add(name)
+                        else:
+                            self.assertTrue(own["runAsNonRoot"])
+                    seen += 1
+        self.assertEqual((privileged, root), ({"carve-agent"}, {"carve-agent", "carve-arbiter", "carve-scheduler-files"}))
+        self.assertEqual(seen, 4 + 4, "agent, arbiter, control, scheduler; and the scheduler's files instead of it")
+
     def test_one_replica_has_no_budget_that_would_stop_a_drain(self):
         def change(objects):
             objects["Deployment", "carve-system", "carve-control"]["spec"]["replicas"] = 1

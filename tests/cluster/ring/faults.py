@@ -10,7 +10,7 @@ from . import carve
 from .kube import wait_for
 from .testing import RingTest
 
-PARTS = ("leader", "agent", "arbiter", "kubelet", "containerd", "apiserver")
+PARTS = ("leader", "agent", "keeper", "arbiter", "kubelet", "containerd", "apiserver")
 
 
 def main_process(container_id: str) -> int:
@@ -29,6 +29,10 @@ def _stands_still(pid) -> bool:
             return stat.read().rpartition(")")[2].split()[0] == "T"
     except FileNotFoundError:
         return False
+
+
+def _is_gone(pid) -> bool:
+    return not os.path.exists(f"/proc/{pid}")
 
 
 class Supervisor:
@@ -84,9 +88,12 @@ class Faults:
                 holder = self.kube.get("Lease", "carve-control", carve.NAMESPACE)["spec"]["holderIdentity"]
                 wanted = [pod for pod in pods if pod["metadata"]["name"] == holder.partition("_")[0]]
             else:
-                wanted = [pod for pod in pods if pod["metadata"]["name"].startswith(f"carve-{part}-") and
+                start = "carve-agent-" if part == "keeper" else f"carve-{part}-"
+                wanted = [pod for pod in pods if pod["metadata"]["name"].startswith(start) and
                           pod["spec"].get("nodeName") == node.name]
             pid = self._pod_process(wanted[0]) if wanted else None
+            if part == "agent" and pid is not None:
+                pid = carve.kept_agent(pid)
         if pid is None:
             raise LookupError(f"{part} is not there")
         return pid
@@ -113,7 +120,7 @@ class Faults:
         os.close(handle)
 
     def stop(self, part, seconds) -> None:
-        """SIGSTOP; goes on by itself after so many seconds."""
+        """SIGSTOP; goes on by itself after so many seconds. An agent's keeper may not wait for it that long."""
         node = self._some_node(part)
         pid, handle = self._pinned(part, node)
         self._note("stop", part, node)
@@ -123,7 +130,7 @@ class Faults:
         def go_on():
             time.sleep(seconds)
             with contextlib.suppress(ProcessLookupError):
-                if not _stands_still(pid):
+                if not _stands_still(pid) and not (part == "agent" and _is_gone(pid)):
                     self.cut_short.append(f"{part} of {node.name}")
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
             del self._stopped[pid]

@@ -25,7 +25,7 @@ from ring.testing import RingTest, main  # noqa: E402
 SOAK = bool(os.environ.get("CARVE_SOAK"))
 SEED = int(os.environ.get("CARVE_CHAOS_SEED") or random.SystemRandom().randrange(1 << 32))
 TWICE_THE_LEASE = 20
-KILLS, STOPS = (7, 4) if SOAK else (1, 1)           # of each part
+KILLS, STOPS = (7, 3) if SOAK else (1, 1)           # of each part
 PAUSE = (15, 40) if SOAK else (1, 2.5)              # seconds between two faults; stops last longer, so they overlap
 FINISHED = 200 if SOAK else 8                       # pods that ended by themselves meanwhile
 BARE = 4
