@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "base/clock.h"
 
 namespace carve::control {
@@ -220,6 +222,31 @@ TEST_F(Burst, NobodyIsRefusedForAGuess) {
   EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", R"("half")"), "half");
   EXPECT_EQ(sent("b", R"("aliyun.com/gpu-mem":"8")", R"("half")"), "half");
   EXPECT_THAT(ahead_.filter(call(R"("aliyun.com/gpu-mem":"8")", R"("half")")), HasSubstr(R"("NodeNames":["half"])"));
+}
+
+// What was asked before ranks nodes, and no more: a filter's answer is a function of the call and the cluster.
+TEST_F(Burst, WhoIsRefusedDependsOnNothingThatWasAskedBefore) {
+  std::mt19937 dice(1);
+  const auto any = [&dice](std::size_t below) { return dice() % below; };
+  const char* const names[] = {R"("full")", R"("half","idle")", R"("idle","full","half","other")"};
+  for (int i = 0; i < 500; ++i) {
+    if (any(20) == 0) {
+      const auto next = std::make_shared<ClusterState>(*cluster_);
+      next->put("half", node(any(17)));
+      cluster_ = next;
+    }
+    auto text = call(R"("aliyun.com/gpu-mem":")" + std::to_string(1 + any(16)) + '"', names[any(3)]);
+    text.replace(text.find(R"("uid":"u")"), 9, R"("uid":"u)" + std::to_string(any(30)) + '"');
+    const Extender fresh({}, [this] { return rules_; }, [this] { return cluster_; });
+    const auto answer = fresh.filter(text);
+    EXPECT_EQ(ahead_.filter(text), answer);
+    EXPECT_EQ(ahead_.filter_to_place(text), answer);
+    const auto chosen = ahead_.choose(text);
+    const bool somewhere = answer.find(R"({"NodeNames":[],)") != 0;
+    EXPECT_EQ(chosen.find(R"({"NodeNames":[],)") != 0, somewhere) << chosen << answer;
+    (void)ahead_.prioritize(text);
+    ASSERT_FALSE(HasFailure()) << "call " << i << ": " << text;
+  }
 }
 
 TEST_F(Burst, AGuessThatCameToNothingIsForgottenByItself) {
