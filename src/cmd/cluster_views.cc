@@ -18,9 +18,9 @@
 #include "codec/host/findings.h"
 #include "codec/kubeconfig/kubeconfig.h"
 #include "cmd/cluster_config.h"
+#include "cmd/document.h"
 #include "cmd/live.h"
 #include "cmd/options.h"
-#include "codec/views/yaml.h"
 
 // The views of a whole cluster: `carve inspect --cluster`, `carve explain`, and the same as `kubectl carve …`.
 namespace carve::cmd {
@@ -96,17 +96,6 @@ PlacementRules placement_of_cluster(KubeApi& api, const std::string& space, cons
   return control::rules_of(otherwise);
 }
 
-int print(const std::string& json, const std::string& output) {
-  if (output == "json") {
-    std::printf("%s\n", json.c_str());
-    return kExitOk;
-  }
-  const auto yaml = codec::yaml_of_json(json);
-  if (!yaml) return report(yaml.error());
-  std::printf("%s", yaml->c_str());
-  return kExitOk;
-}
-
 /// Opens the API server and learns how this installation reads requests and chooses cards; `use` gets both.
 template <class Use>
 int with_cluster(const ClusterOptions& options, const Use& use) {
@@ -128,8 +117,10 @@ int answer(const ClusterOptions& options, const Ask& ask, const Render& render) 
   return with_cluster(options, [&](const cli::ClusterAccess& access, const ClusterConfig&) {
     const auto answered = ask(access);
     if (!answered) return report(answered.error());
-    if (options.output == "json" || options.output == "yaml") return print(codec::to_json(*answered), options.output);
-    std::printf("%s", render(*answered).c_str());
+    const auto text = is_document(options.output) ? document(codec::to_json(*answered), options.output)
+                                                  : Result<std::string>(render(*answered));
+    if (!text) return report(text.error());
+    std::printf("%s", text->c_str());
     return kExitOk;
   });
 }
@@ -159,7 +150,8 @@ int top_cluster(const ClusterOptions& options, const ViewOptions& how) {
   if (!api) return report(api.error());
   return show_live(how, [&]() -> Result<std::string> {
     CARVE_TRY(const auto nodes, cli::ask_agents(**api, space_of(options), options.name, api::view_of_json));
-    return how.output == "json" ? api::to_json(nodes) + "\n" : cli::render_cluster_top(nodes);
+    if (is_document(how.output)) return document(api::to_json(nodes), how.output);
+    return cli::render_cluster_top(nodes);
   });
 }
 
@@ -168,10 +160,10 @@ int doctor_cluster(const ClusterOptions& options) {
     const auto facts = cli::look_at_cluster(access, config.scheduler);
     if (!facts) return report(facts.error());
     const auto findings = cli::diagnose_cluster(*facts);
-    if (options.output == "json")
-      std::printf("%s\n", codec::to_json(findings).c_str());
-    else
-      std::printf("%s", cli::render_findings(findings, std::nullopt).c_str());
+    const auto text = is_document(options.output) ? document(codec::to_json(findings), options.output)
+                                                  : Result<std::string>(cli::render_findings(findings, std::nullopt));
+    if (!text) return report(text.error());
+    std::printf("%s", text->c_str());
     return cli::anything_wrong(findings) ? kExitFailed : kExitOk;
   });
 }

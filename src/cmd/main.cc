@@ -345,7 +345,7 @@ void cluster_commands(CLI::App& app, Everything& all) {
 void view_commands(CLI::App& app, Everything& all) {
   auto* top = app.add_subcommand("top", "who uses what now: wanted and delivered memory and compute");
   host_flags(top, &all.top.host, false);
-  output_flag(top, &all.top.output, {"text", "json"});
+  output_flag(top, &all.top.output, {"text", "json", "yaml"});
   top->add_flag("--cluster", all.top_of.wanted, "the whole cluster; `kubectl carve top` means that anyway");
   access_flags(top, &all.top_of);
   top->add_option("NODE", all.top_of.name, "with --cluster: only this node's cards");
@@ -359,7 +359,7 @@ void view_commands(CLI::App& app, Everything& all) {
   auto* doctor = app.add_subcommand(
       "doctor", "what is wrong on this host, why, and what helps; exit code 1 if anything");
   host_flags(doctor, &all.doctor.host, true);
-  output_flag(doctor, &all.doctor.output, {"text", "json"});
+  output_flag(doctor, &all.doctor.output, {"text", "json", "yaml"});
   doctor->add_flag("--node", all.doctor.node,
                    "this is a node of Kubernetes: driver, engines, kubelet and container devices too");
   doctor->add_flag("--cluster", all.doctor_of.wanted,
@@ -422,7 +422,7 @@ int inspect_here_or_there(Everything& all) {
   if (all.cluster.of_cluster()) return inspect_cluster(all.cluster);
   if (!all.cluster.name.empty())
     return report({Code::kInvalidArgument, "inspect: a node is named, but not --cluster"}, kExitUsage);
-  if (all.cluster.output != "text" && all.cluster.output != "json") {
+  if (all.cluster.output == "wide" || all.cluster.output == "gpushare") {
     return report({Code::kInvalidArgument, "inspect: -o " + all.cluster.output + " is for --cluster"}, kExitUsage);
   }
   all.inspect.output = all.cluster.output;

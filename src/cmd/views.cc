@@ -21,6 +21,7 @@
 #include "adapter/process/text_file.h"
 #include "app/cli/doctor.h"
 #include "app/cli/node/node_checks.h"
+#include "cmd/document.h"
 #include "cmd/live.h"
 #include "cmd/options.h"
 #include "codec/host/findings.h"
@@ -103,11 +104,10 @@ int inspect(const ViewOptions& options) {
   api::Client agent(options.host.agent_socket());
   const auto view = agent.view({});
   if (!view) return report(view.error());
-  if (options.output == "json") {
-    std::printf("%s\n", api::to_json(*view).c_str());
-  } else {
-    std::printf("%s", cli::render_inspect(*view).c_str());
-  }
+  const auto text = is_document(options.output) ? document(api::to_json(*view), options.output)
+                                                : Result<std::string>(cli::render_inspect(*view));
+  if (!text) return report(text.error());
+  std::printf("%s", text->c_str());
   return kExitOk;
 }
 
@@ -115,7 +115,8 @@ int top(const ViewOptions& options) {
   api::Client agent(options.host.agent_socket());
   return show_live(options, [&]() -> Result<std::string> {
     CARVE_TRY(const auto view, agent.view({}));
-    return options.output == "json" ? api::to_json(view) + "\n" : cli::render_top(view);
+    if (is_document(options.output)) return document(api::to_json(view), options.output);
+    return cli::render_top(view);
   });
 }
 
@@ -136,11 +137,10 @@ int doctor(const ViewOptions& options) {
     findings.insert(findings.end(), of_node.begin(), of_node.end());
     cli::sort_by_severity(&findings);
   }
-  if (options.output == "json") {
-    std::printf("%s\n", codec::to_json(findings).c_str());
-  } else {
-    std::printf("%s", cli::render_findings(findings, view).c_str());
-  }
+  const auto text = is_document(options.output) ? document(codec::to_json(findings), options.output)
+                                                : Result<std::string>(cli::render_findings(findings, view));
+  if (!text) return report(text.error());
+  std::printf("%s", text->c_str());
   return cli::anything_wrong(findings) ? kExitFailed : kExitOk;
 }
 

@@ -105,10 +105,13 @@ class Kubectl(RingTest):
     def test_top_and_doctor_are_the_clusters(self):
         """There is no agent, and all is to be found missing: in the same words, with the same exit code."""
         for mine, whole in ((("top", "--once"), ("top", "--cluster", "--once")),
-                            (("doctor", "-o", "json"), ("doctor", "--cluster", "-o", "json"))):
+                            (("doctor", "-o", "json"), ("doctor", "--cluster", "-o", "json")),
+                            (("doctor", "-o", "yaml"), ("doctor", "--cluster", "-o", "yaml"))):
             said = self.said("kubectl", "carve", *mine)
             self.assertEqual(said, self.carve(*whole))
             self.assertEqual(said[0], 1)
+        self.assertEqual(self.yaml(self.carve("doctor", "--cluster", "-o", "yaml")[1]),
+                         json.loads(self.carve("doctor", "--cluster", "-o", "json")[1]))
 
     def test_what_gpushares_plug_in_printed(self):
         rule = len(f"{self.node} 192.0.2.7 9/16 9/16 ") + 20
