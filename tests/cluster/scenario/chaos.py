@@ -33,7 +33,8 @@ PATIENCE = 400 if SOAK else 150                     # the kubelet waits longer a
 # Why a pod may fail when what it needs is killed under it; its owner makes another.
 #   UnexpectedAdmissionError  the kubelet asked for devices while no agent served: it asks once
 #   Unknown                   containerd was killed while it started the container: of that it says "Unknown", exit code 255
-LEGAL = {"UnexpectedAdmissionError", "Unknown"}
+#   StartError                containerd did not answer while it was to start the container: "context canceled", exit code 128
+LEGAL = {"UnexpectedAdmissionError", "Unknown", "StartError"}
 NOT_READY = 802     # CUDA_ERROR_SYSTEM_NOT_READY: a new process waits 5 s for the arbiter, and then gets nothing
 
 

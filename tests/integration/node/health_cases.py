@@ -51,8 +51,9 @@ class HealthCases:
         code, _, err = self.m.carve("run", "--cards", "2", "--memory", "1Gi", "--", "true")
         assert code == 125 and "unhealthy: XID 64" in err, err
         beside = self.m.start("run", "--memory", "1Gi", "--", "sleep", "100")
-        until("beside it", 10, lambda: any(c["card"] == self.cards[1] for s in self.m.slices().values()
-                                           for c in s["cards"]))
+        # Running: of one whose process has not come yet the next agent would find an empty cgroup, and end it.
+        until("beside it", 10, lambda: any(c["card"] == self.cards[1] and s["state"] == "running"
+                                           for s in self.m.slices().values() for c in s["cards"]))
         assert child.poll() is None
         assert any("card unhealthy" in s["state"] for s in self.m.slices().values())
         # It wants a reset after a restart of the agent too.
