@@ -114,7 +114,7 @@ class Carve:
     def start_agent(self, *more, program=None, wait=True) -> None:
         v2, _ = cgroups.mounts()
         config = self.write_credentials()
-        self.kubelet_log = self.node.state.log(f"{self.node.name}-kubelet").stat().st_size
+        self.forget_registration()
         self.node.start("agent", [
             program or self.build / "bin" / "carve", "agent", "--node-name", self.node.name, "--kubeconfig", config,
             "--doors", self.doors, "--driver-root", LIBRARIES, "--driver-mount", "/run/nvidia-sim",
@@ -135,8 +135,12 @@ class Carve:
         with socket.socket(socket.AF_UNIX) as one:
             return one.connect_ex(str(self.node.outside(AGENT_SOCKET))) == 0
 
+    def forget_registration(self) -> None:
+        """What the kubelet has said so far is not what registered() is to tell: the kubelet is to be started again."""
+        self.kubelet_log = self.node.state.log(f"{self.node.name}-kubelet").stat().st_size
+
     def registered(self) -> bool:
-        """The kubelet has said, since this agent was started, that it is connected to the driver."""
+        """The kubelet has said, since this agent was started (or forget_registration()), that it is connected to the driver."""
         with open(self.node.state.log(f"{self.node.name}-kubelet"), encoding="utf-8", errors="replace") as log:
             log.seek(self.kubelet_log)
             return any(DRIVER in line and "connected=true" in line for line in log)

@@ -83,6 +83,7 @@ class Doctor(CarveTest):
             self.assertEqual(self.doctor(), (1, ["kubelet-no-slots"]))
         finally:
             kept.rename(file)
+            self.carve.forget_registration()
             self.carve.node.start_kubelet()
         wait_for("the kubelet knows the door again", 60, self.carve.registered)
 

@@ -110,8 +110,8 @@ class Kubectl(RingTest):
             said = self.said("kubectl", "carve", *mine)
             self.assertEqual(said, self.carve(*whole))
             self.assertEqual(said[0], 1)
-        self.assertEqual(self.yaml(self.carve("doctor", "--cluster", "-o", "yaml")[1]),
-                         json.loads(self.carve("doctor", "--cluster", "-o", "json")[1]))
+        listed = "findings:\n" + self.carve("doctor", "--cluster", "-o", "yaml")[1]     # what reads it takes objects alone
+        self.assertEqual(self.yaml(listed), {"findings": json.loads(self.carve("doctor", "--cluster", "-o", "json")[1])})
 
     def test_what_gpushares_plug_in_printed(self):
         rule = len(f"{self.node} 192.0.2.7 9/16 9/16 ") + 20
