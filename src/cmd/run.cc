@@ -1,8 +1,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "adapter/api/client.h"
 #include "adapter/mountns/enclosure.h"
@@ -22,6 +24,20 @@ Result<Grant> ask_for_slice(AgentApi& agent, AllocateRequest request) {
   std::fprintf(stderr, "carve: waiting: %s\n", grant.error().what.c_str());
   request.wait = wait;
   return agent.allocate({}, request, {});
+}
+
+/// An agent that was ended after the grant is started again within seconds, and still has the slice. A second join of
+/// the same process changes nothing.
+Result<void> join(AgentApi& agent, const std::string& slice) {
+  constexpr std::chrono::seconds kAnotherAgent{10};
+  constexpr std::chrono::milliseconds kAgain{100};
+  const auto until = std::chrono::steady_clock::now() + kAnotherAgent;
+  auto joined = agent.join({}, slice);
+  while (!joined && joined.error().code == Code::kUnavailable && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(kAgain);
+    joined = agent.join({}, slice);
+  }
+  return joined;
 }
 
 [[noreturn]] void become(const std::vector<std::string>& command) {
@@ -44,7 +60,7 @@ int run_command(const RunOptions& options) {
   api::Client agent(options.host.agent_socket());
   const auto grant = ask_for_slice(agent, *request);
   if (!grant) return report(grant.error(), kExitRunFailed);
-  if (const auto joined = agent.join({}, grant->slice); !joined) {
+  if (const auto joined = join(agent, grant->slice); !joined) {
     static_cast<void>(agent.release({}, grant->slice, true));
     return report(joined.error(), kExitRunFailed);
   }

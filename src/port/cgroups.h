@@ -22,6 +22,8 @@ class Cgroups {
   virtual Result<void> expel(const std::string& id, std::int32_t pid) = 0;
   /// True while a process lives inside; kNotFound when there is no such cgroup.
   virtual Result<bool> populated(const std::string& id) = 0;
+  /// True when a process has ever run inside, also one that has ended since; kNotFound when there is no such cgroup.
+  virtual Result<bool> has_run(const std::string& id) = 0;
   virtual Result<std::vector<std::int32_t>> pids(const std::string& id) = 0;
   virtual Result<void> freeze(const std::string& id, bool frozen) = 0;
   /// SIGKILL to all inside, forks included.

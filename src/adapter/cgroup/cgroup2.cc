@@ -135,6 +135,11 @@ Result<bool> Cgroup2::populated(const std::string& id) {
   return text.find("populated 1") != std::string::npos;
 }
 
+Result<bool> Cgroup2::has_run(const std::string& id) {
+  CARVE_TRY(const auto text, read_text(folder(id) + "/cpu.stat"));
+  return text.find("usage_usec 0\n") == std::string::npos;
+}
+
 Result<std::vector<std::int32_t>> Cgroup2::pids(const std::string& id) {
   CARVE_TRY(const auto text, read_text(folder(id) + "/cgroup.procs", 16U << 20U));
   std::vector<std::int32_t> pids;

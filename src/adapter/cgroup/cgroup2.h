@@ -28,6 +28,7 @@ class Cgroup2 final : public Cgroups {
   Result<void> join(const std::string& id, std::int32_t pid) override;
   Result<void> expel(const std::string& id, std::int32_t pid) override;
   Result<bool> populated(const std::string& id) override;
+  Result<bool> has_run(const std::string& id) override;
   Result<std::vector<std::int32_t>> pids(const std::string& id) override;
   Result<void> freeze(const std::string& id, bool frozen) override;
   Result<void> kill(const std::string& id) override;

@@ -29,6 +29,7 @@ TEST_F(Cgroup2Test, IsPopulatedExactlyWhileSomebodyLives) {
   ASSERT_TRUE(groups_->create("a"));
   EXPECT_FALSE(groups_->create("a"));
   EXPECT_FALSE(*groups_->populated("a"));
+  EXPECT_FALSE(*groups_->has_run("a"));
   const auto child = spawn({.program = "/bin/sleep", .args = {"100"}, .keep = {}, .log_file = {}});
   ASSERT_TRUE(child);
   ASSERT_TRUE(groups_->join("a", child->pid));
@@ -43,6 +44,7 @@ TEST_F(Cgroup2Test, IsPopulatedExactlyWhileSomebodyLives) {
   for (int i = 0; i < 50 && *groups_->populated("a"); ++i)
     groups_->wait_change(std::chrono::milliseconds(100));
   EXPECT_FALSE(*groups_->populated("a"));
+  EXPECT_TRUE(*groups_->has_run("a"));
   ASSERT_TRUE(groups_->remove("a"));
   EXPECT_TRUE(groups_->remove("a"));
   EXPECT_TRUE(groups_->list()->empty());

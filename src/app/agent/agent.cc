@@ -164,7 +164,8 @@ void Agent::reap() {
       const std::lock_guard lock(state_);
       const auto found = slices_.find(id);
       if (found == slices_.end()) continue;
-      const bool late = world_.clock.now() - found->second.made > config_.start_time;
+      const auto allowed = found->second.restored ? config_.rejoin_time : config_.start_time;
+      const bool late = world_.clock.now() - found->second.made > allowed;
       ended = found->second.joined || late || (!again && again.error().code == Code::kNotFound);
     }
     if (ended) finish(id, "its cgroup is empty");

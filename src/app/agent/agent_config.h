@@ -26,6 +26,8 @@ struct AgentConfig {
   BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
   BreachAction on_compute = BreachAction::kThrottle;
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
+  // The same for a slice of an agent before this one. Whoever was answered asks anew every tenth of a second.
+  Clock::Duration rejoin_time = std::chrono::seconds(5);
   Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its word on who is registered counts
   WatchBounds bounds;
   bool gives_cards = true;  // false: only the doors of Kubernetes do, allocate() refuses

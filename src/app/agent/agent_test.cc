@@ -105,6 +105,26 @@ TEST(Agent, ASliceThatNobodyJoinsEnds) {
   EXPECT_TRUE(ids_in(*agent).empty());
 }
 
+TEST(Agent, OneThatEndsBeforeAProcessJoinedLeavesItTheTimeToJoin) {
+  Machine machine;
+  auto agent = machine.start();
+  const auto waits = agent->allocate(root(), ask(4, 30), {})->slice;
+  const auto ended = agent->allocate(root(), ask(4, 30), {})->slice;
+  ASSERT_TRUE(agent->join(root(77), ended));
+  machine.cgroups.groups[ended].clear();
+  agent.reset();
+  agent = machine.start();
+  agent->reap();
+  EXPECT_EQ(ids_in(*agent), std::set<std::string>{waits});
+  EXPECT_TRUE(agent->join(root(78), waits));
+  const auto nobody = agent->allocate(root(), ask(4, 30), {})->slice;
+  agent.reset();
+  agent = machine.start();
+  machine.clock.advance(std::chrono::seconds(6));
+  agent->reap();
+  EXPECT_EQ(ids_in(*agent), std::set<std::string>{waits}) << nobody << " was joined by nobody";
+}
+
 /// No descriptor left, no memory: the processes live on, and so does what they hold.
 TEST(Agent, ACgroupThatCannotBeReadIsNotTakenForEmpty) {
   Machine machine;
@@ -308,6 +328,8 @@ void live(Machine& machine, Agent& agent) {
 
 TEST(Agent, KilledAtAnyStepItsLedgerIsWhatRuns) {
   fakes::killed_at_any_step(live, [](Machine& machine, Agent& next) {
+    machine.clock.advance(std::chrono::seconds(6));  // what nobody has joined could still be joined until now
+    next.reap();
     EXPECT_EQ(ids_in(next), machine.running());
     std::set<std::string> pages;
     for (const auto& [id, order] : machine.pages.orders) pages.insert(id);

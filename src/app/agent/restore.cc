@@ -86,6 +86,7 @@ Result<void> Agent::restore_records() {
   for (const auto& held : slices_of(journal)) held_on[held.card] += held.memory;
   for (auto& slice : slices_in(journal)) {
     slice.made = world_.clock.now();
+    slice.restored = true;
     slice.joined = slice.keep;  // its pages are asked for at once, not when it has settled
     for (const auto& held : slice.slices) {
       if (ledger_.find(held.card) != nullptr) continue;
@@ -150,13 +151,16 @@ Result<void> Agent::restore() {
     CARVE_TRY(const auto groups, world_.cgroups->list());
     for (const auto& id : groups) {
       const auto populated = world_.cgroups->populated(id);
+      const auto ran = world_.cgroups->has_run(id);
       const std::lock_guard commit(commit_);
       bool known = false;
       {
         const std::lock_guard lock(state_);
         const auto found = slices_.find(id);
         known = found != slices_.end();
-        if (known) found->second.joined = true;
+        // Empty, and nobody has run in it: the agent was ended between making it and the process's joining, which
+        // may still come. As a slice just made it waits for its time to start.
+        if (known) found->second.joined = (populated && *populated) || ran.value_or(true);
       }
       if (known) {
         static_cast<void>(

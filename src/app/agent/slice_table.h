@@ -33,6 +33,7 @@ struct LiveSlice {
 
   bool joined = false;  // a process was in its cgroup
   Clock::Time made{};
+  bool restored = false;  // by an agent before this one
   std::string remark;  // what the watchdog did, shown as its state
 
   // What the pages last said, and when: for delivered compute.

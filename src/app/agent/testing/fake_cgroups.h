@@ -22,6 +22,7 @@ class FakeCgroups final : public Cgroups {
   Result<void> join(const std::string& id, std::int32_t pid) override {
     fate_.before();
     groups.at(id).insert(pid);
+    ran.insert(id);
     return {};
   }
   Result<void> expel(const std::string& id, std::int32_t pid) override {
@@ -34,6 +35,7 @@ class FakeCgroups final : public Cgroups {
     if (found == groups.end()) return fail(Code::kNotFound, "no cgroup");
     return !found->second.empty();
   }
+  Result<bool> has_run(const std::string& id) override { return ran.count(id) != 0; }
   Result<std::vector<std::int32_t>> pids(const std::string& id) override {
     return std::vector<std::int32_t>(groups[id].begin(), groups[id].end());
   }
@@ -65,6 +67,7 @@ class FakeCgroups final : public Cgroups {
     return {};
   }
   std::map<std::string, std::set<std::int32_t>> groups;
+  std::set<std::string> ran;
   std::set<std::string> frozen;
   std::optional<Error> unreadable;  // whether anybody lives there cannot be told now
 
