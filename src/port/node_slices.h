@@ -56,8 +56,8 @@ struct NodeTroubles {
 class NodeSlices {
  public:
   virtual ~NodeSlices() = default;
-  /// A CDI name that was and will never be another's, nor another boot's. Durable before it returns; names are
-  /// set aside in advance, so that it waits for no disk and for no prepare.
+  /// A CDI name that was and will never be another's, nor another boot's. Names are set aside in the journal in
+  /// advance, so that it waits for no disk and for no prepare; where none could be (a full disk), by chance.
   virtual Result<std::string> promise_device() = 0;
   /// Ledger, journal (synced), pages, CDI file, in this order; all or nothing. The same part with the same
   /// slices again changes nothing and gives the same answer.

@@ -109,6 +109,7 @@ class Agent final : public AgentApi, public NodeSlices {
   Result<std::string> next_device_id();
   Result<void> set_names_aside();
   std::optional<std::string> take_name();  // no lock needed
+  static std::string unwritten_name();
   // ending.cc; under commit_
   Result<std::vector<PodProcess>> pod_processes() const;
   Result<std::set<std::int32_t>> holders_of(const std::set<std::string>& ids,

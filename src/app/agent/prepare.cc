@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <random>
 
 #include "app/agent/agent.h"
 
@@ -110,8 +111,15 @@ Result<std::string> Agent::promise_device() {
   // Not under commit_: the kubelet admits one pod at a time, and a prepare may hang on a slow disk.
   if (const auto name = take_name()) return kDevicePrefix + *name;
   const std::lock_guard commit(commit_);
-  CARVE_TRY(const auto id, next_device_id());
-  return kDevicePrefix + id;
+  if (const auto id = next_device_id()) return kDevicePrefix + *id;
+  return kDevicePrefix + unwritten_name();
+}
+
+/// For while the journal cannot be written. A pod that is refused here has failed for good; one that has a name is tried
+/// again by the kubelet until its slice can be written. That no other slice has this name is left to 48 random bits.
+std::string Agent::unwritten_name() {
+  std::random_device random;
+  return fmt::format("s-{:06x}{:06x}-0", random() & 0xFFFFFFU, random() & 0xFFFFFFU);
 }
 
 Result<std::string> Agent::device_id_for(const PrepareRequest& request) {

@@ -187,6 +187,23 @@ TEST(Prepare, APromisedNameIsNeverAnothers) {
   EXPECT_EQ(agent->prepare(other).error().code, Code::kAlreadyExists);
 }
 
+/// The kubelet never asks again for a pod that Allocate refused.
+TEST(Prepare, AnAgentThatStartsOnAFullDiskPromisesNamesAndPreparesThemWhenThereIsRoom) {
+  Machine machine;
+  machine.journal.full = true;
+  auto agent = machine.start();
+  std::set<std::string> names;
+  for (int i = 0; i < 100; ++i) names.insert(agent->promise_device().value_or("refused"));
+  EXPECT_EQ(names.size(), 100U);
+  auto request = part({OwnerKind::kPod, "pod-1"}, "main");
+  request.device = *names.begin();
+  EXPECT_FALSE(agent->prepare(request)) << "its slice cannot be written";
+  machine.journal.full = false;
+  const auto prepared = agent->prepare(request);
+  ASSERT_TRUE(prepared) << prepared.error().what;
+  EXPECT_EQ(prepared->device, request.device);
+}
+
 TEST(Prepare, AForgottenNameGivesWayToTheNewOneWhenNobodyRuns) {
   Machine machine;
   auto agent = machine.start();

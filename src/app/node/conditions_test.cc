@@ -137,6 +137,27 @@ TEST(Conditions, EachTurnsOnWithCauseAndFixAndHealsAndNoOtherDoes) {
   }
 }
 
+/// At its start the agent may be unable to read them, for want of a right or of a server.
+TEST(Conditions, NoTotalIsSetBeforeItIsKnownWhetherADeviceClassMapsIt) {
+  World world;
+  const auto total = [&] { return world.kube.object(World::kPath)->find("elasticgpu.io/gpu-core") != std::string::npos; };
+  world.kube.put(kClass, R"({"metadata":{"name":"c"},"spec":{"extendedResourceName":"elasticgpu.io/gpu-core"}})");
+  world.kube.fail_next({.verb = "list", .path = "deviceclasses", .code = Code::kPermissionDenied, .times = 1});
+  world.report.step();
+  world.clock.advance(5s);
+  world.report.step();
+  EXPECT_FALSE(total());
+  EXPECT_TRUE(world.said()["GPUTotalsWithheld"].on);
+  EXPECT_THAT(world.said()["GPUTotalsWithheld"].message, HasSubstr("is not known"));
+  world.kube.erase(kClass);
+  world.settle();
+  EXPECT_TRUE(total());
+  EXPECT_FALSE(world.said()["GPUTotalsWithheld"].on);
+  world.kube.fail_next({.verb = "list", .path = "deviceclasses", .code = Code::kPermissionDenied, .times = 1});
+  world.settle();
+  EXPECT_TRUE(total()) << "what was known stays";
+}
+
 /// A kubelet keeps the name of a plugin that went for five minutes, with no device, and fails pods that ask for it.
 TEST(Conditions, ANameThatTheKubeletStillKeepsForAPluginThatWentIsLeftToIt) {
   World world;

@@ -101,6 +101,18 @@ NodeFacts NodeReport::facts_of(const GpuInventory& cards, const std::vector<code
   return facts;
 }
 
+/// What was known stays while the server does not answer.
+void NodeReport::look_for_classes() {
+  const auto classes = world_.api.list("/apis/resource.k8s.io/v1/deviceclasses");
+  if (!classes && classes.error().code != Code::kNotFound) {
+    classes_error_ = classes.error().what;
+    return;
+  }
+  mapped_.emplace();
+  if (!classes) return;  // a server without the kind
+  for (const auto& text : *classes) mapped_->insert(codec::mapped_name(text));
+}
+
 /// Constant: never reduced because of use, nor while a card is away.
 codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, NodeFacts* facts) {
   codec::NodeChanges totals;
@@ -108,15 +120,17 @@ codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, NodeFacts* f
   const auto now = world_.clock.now();
   if (now >= next_classes_) {
     next_classes_ = now + kAskClasses;
-    if (const auto classes = world_.api.list("/apis/resource.k8s.io/v1/deviceclasses")) {
-      mapped_.clear();
-      for (const auto& text : *classes) mapped_.insert(codec::mapped_name(text));
-    }
+    look_for_classes();
+  }
+  if (!mapped_) {
+    // A pod that the scheduler sends here for a total of a mapped name would start without a device.
+    facts->withheld = "whether a DeviceClass maps one of the names is not known: " + classes_error_;
+    return totals;
   }
   most_cards_ = std::max(most_cards_, cards.cards.size());
   const auto plugins = world_.plugins ? world_.plugins() : std::map<std::string, std::size_t>();
   for (const auto& name : world_.totals) {
-    if (mapped_.contains(name)) {
+    if (mapped_->contains(name)) {
       totals[name] = std::nullopt;
       facts->withheld += (facts->withheld.empty() ? "" : ", ") + name + " is mapped by a DeviceClass";
     } else if (const auto other = plugins.find(name); other != plugins.end()) {

@@ -72,6 +72,7 @@ class NodeReport {
   void look_for_server(Clock::Time now);
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);
+  void look_for_classes();
   void count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts);
   [[nodiscard]] codec::NodeChanges totals_of(const GpuInventory& cards, NodeFacts* facts);
   void note(const char* what, std::string* last, std::string error);
@@ -104,7 +105,8 @@ class NodeReport {
   std::set<std::string> unresolved_;  // "pod UID/container" that were seen; bounded
   std::size_t unresolved_seen_ = 0;
   std::size_t most_cards_ = 0;
-  std::set<std::string> mapped_;  // resource names that a DeviceClass maps
+  std::optional<std::set<std::string>> mapped_;  // resource names that a DeviceClass maps; nullopt: not read yet
+  std::string classes_error_ = "not asked yet";
   Clock::Time next_classes_{};
 };
 
