@@ -60,10 +60,24 @@
 {{- $_ := set $pod "imagePullSecrets" $secrets -}}
 {{- end -}}
 {{- if eq $name "carve-control" }}{{ $_ := set $object.spec "replicas" .Values.control.replicas }}{{ end -}}
-{{- if eq $name "carve-scheduler" }}{{ $_ := set $object.spec "replicas" .Values.scheduler.replicas }}{{ end -}}
+{{- if eq $name "carve-scheduler" -}}
+{{- $_ := set $object.spec "replicas" .Values.scheduler.replicas -}}
+{{- if ne (toString .Values.scheduler.percentageOfNodesToScore) "100" -}}
+{{- /* kube-scheduler reads its configuration once: another value is another pod. */ -}}
+{{- $said := dict "elasticgpu.io/nodes-to-score" (toString .Values.scheduler.percentageOfNodesToScore) -}}
+{{- $meta := $object.spec.template.metadata -}}
+{{- $_ := set $meta "annotations" (merge (dict) $said (default dict $meta.annotations)) -}}
+{{- end -}}
+{{- end -}}
 {{- if has $name (list "carve-agent" "carve-arbiter") -}}
 {{- $_ := set $pod "nodeSelector" (merge (dict) .Values.agent.nodeSelector $pod.nodeSelector) -}}
 {{- end -}}
+{{- else if and (eq $object.kind "ConfigMap") (eq $object.metadata.name "carve-scheduler") -}}
+{{- $line := "percentageOfNodesToScore: 100" -}}
+{{- $config := index $object.data "scheduler.yaml" -}}
+{{- if not (contains $line $config) }}{{ fail (printf "bundle/control/scheduler/scheduler.yaml: no line %s" $line) }}{{ end -}}
+{{- $said := printf "percentageOfNodesToScore: %s" (toString .Values.scheduler.percentageOfNodesToScore) -}}
+{{- $_ := set $object.data "scheduler.yaml" (replace $line $said $config) -}}
 {{- end -}}
 {{- end -}}
 

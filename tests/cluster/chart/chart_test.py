@@ -137,6 +137,15 @@ class Chart(unittest.TestCase):
         self.assert_only(["control.replicas=3", "scheduler.replicas=1", "image=local.test:5000/carve:7",
                           "imagePullPolicy=Never", "imagePullSecrets={a,b}"], change)
 
+    def test_how_many_nodes_kube_scheduler_tries(self):
+        def change(objects):
+            data = objects["ConfigMap", "carve-system", "carve-scheduler"]["data"]
+            data["scheduler.yaml"] = data["scheduler.yaml"].replace("percentageOfNodesToScore: 100",
+                                                                    "percentageOfNodesToScore: 0")
+            objects["Deployment", "carve-system", "carve-scheduler"]["spec"]["template"]["metadata"]["annotations"] = {
+                "elasticgpu.io/nodes-to-score": "0"}
+        self.assert_only(["scheduler.percentageOfNodesToScore=0"], change)
+
     def test_a_pod_of_our_image_asks_for_a_node_that_can_run_it(self):
         """The image is for amd64 alone; clusters have other nodes, too."""
         ran = 0
@@ -237,6 +246,7 @@ class Chart(unittest.TestCase):
                              ("dialects.gpushareHttp=maybe", "want boolean"),
                              ("placement.policy=random", "must be one of"), ("replicas=2", "'replicas' not allowed"),
                              ("control.replica=2", "'replica' not allowed"), ("scheduler.mode=both", "must be one of"),
+                             ("scheduler.percentageOfNodesToScore=101", "maximum: got 101, want 100"),
                              ("admission.visibleDevices=leave", "must be one of 'void', 'refuse'"),
                              ("namespace.name=Carve_System", "does not match pattern"),
                              ("image=two words", "does not match pattern")):

@@ -1,5 +1,6 @@
 """Carve as a user installs it: the image imported on every node, `kubectl apply` of deploy/, nothing else."""
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -153,12 +154,31 @@ FIRST = ("Namespace", "ServiceAccount", "Secret", "ConfigMap", "CustomResourceDe
 LAST = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
+def values(own_scheduler=True) -> list:
+    """What the chart is told on a ring, as after --set."""
+    scheduler = f"scheduler.image={SCHEDULER_IMAGE}" if own_scheduler else "scheduler.mode=default"
+    return [scheduler, f"agent.settings.driver-root={carve.LIBRARIES}", "agent.settings.driver-mount=/run/nvidia-sim"]
+
+
+def helm(ring, verb, *words) -> str:
+    """Helm itself (CARVE_SOAK=1 builds it), on the release `carve`; what it prints."""
+    own = {f"HELM_{what}_HOME": str(ring.state.folder / "helm" / what.lower()) for what in ("CACHE", "CONFIG", "DATA")}
+    done = subprocess.run([ring.binaries["helm"], verb, "carve", *map(str, words)], text=True, capture_output=True,
+                          check=False, env={**os.environ, **own, "KUBECONFIG": str(ring.kubeconfig)})
+    if done.returncode != 0:
+        raise RuntimeError(f"helm {verb}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def helm_sets(*settings) -> list:
+    """The chart and its settings as helm's words."""
+    return [DEPLOY / "chart", *(word for setting in settings for word in ("--set", setting))]
+
+
 def rendered(ring, own_scheduler=True) -> list:
     """What `helm template` makes of deploy/chart, by Helm's own packages (modules/helm), in Helm's order."""
-    scheduler = [f"scheduler.image={SCHEDULER_IMAGE}"] if own_scheduler else ["scheduler.mode=default"]
-    words = (f"agent.settings.driver-root={carve.LIBRARIES}", "agent.settings.driver-mount=/run/nvidia-sim")
-    done = subprocess.run([ring.binaries["ring-helm"], "template", DEPLOY / "chart", ring.kube().version(), *scheduler,
-                           *words], text=True, capture_output=True, check=False)
+    done = subprocess.run([ring.binaries["ring-helm"], "template", DEPLOY / "chart", ring.kube().version(),
+                           *values(own_scheduler)], text=True, capture_output=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"ring-helm: {done.stderr}")
 
@@ -169,11 +189,14 @@ def rendered(ring, own_scheduler=True) -> list:
 
 
 def apply_chart(ring, archive, own_scheduler=True) -> None:
-    """As `helm install carve deploy/chart` does; does not wait."""
+    """`helm install carve deploy/chart`, or where Helm itself is not built the same in the same order; does not wait."""
     for node in ring.nodes:
         node.import_images([archive])
     if own_scheduler:
         scheduler_image(ring)
+    if "helm" in ring.binaries:
+        helm(ring, "install", *helm_sets(*values(own_scheduler)))
+        return
     made = rendered(ring, own_scheduler)
     namespace = [one for one in made if one["kind"] == "Namespace"]
     for part in (namespace, [one for one in made if one not in namespace]):
@@ -258,7 +281,9 @@ def uninstall_control(ring, chart=False, own_scheduler=True) -> None:
             raise RuntimeError(f"carve-down: {done.stdout}{done.stderr}\n"
                                + Installed(ring, ring.node(1)).describe_all("carve-down"))
         ring.kubectl(*delete, "-f", DEPLOY / "jobs/down.yaml")
-    if chart:
+    if chart and "helm" in ring.binaries:
+        helm(ring, "uninstall", "--ignore-not-found")
+    elif chart:
         gone = {"apiVersion": "v1", "kind": "List", "items": rendered(ring, own_scheduler)[::-1]}
         ring.kubectl(*delete, "-f", "-", input=json.dumps(gone), check=False)
     else:

@@ -307,6 +307,35 @@ class OwnSchedulerByBundle(OwnScheduler):
 
 
 @unittest.skipUnless(SOAK, "a long one: CARVE_SOAK=1")
+class ByHelm(Installation):
+    """Helm itself installs, upgrades and uninstalls."""
+    chart = True
+
+    def test_install_upgrade_uninstall(self):
+        first = self.create(self.asking())["metadata"]["name"]
+        self.wait_ready(first)
+        started = self.containers([first])
+        next_image, _ = installed.next_images(self.ring, self.archive.parent)
+        with Coming(self) as coming:
+            installed.helm(self.ring, "upgrade", *installed.helm_sets(*installed.values(), f"image={next_image}"))
+            for what in ("deployment/carve-control", "deployment/carve-scheduler", "daemonset/carve-agent"):
+                self.rolled(what)
+            wait_for("pods came meanwhile and after it", 60, lambda: len(coming.names) > 5)
+        for name in coming.names:
+            self.wait_ready(name, 120)
+        self.replace_arbiters(next_image)
+        self.assertEqual(coming.refused, [])
+        self.assertEqual(self.containers([first]), started, "what ran before is untouched")
+        self.assert_right([first, *coming.names])
+        running = {container["image"] for one in self.kube.list("Pod", SPACE) for container in one["spec"]["containers"]}
+        self.assertEqual(running, {next_image, installed.SCHEDULER_IMAGE})
+        said = installed.helm(self.ring, "history")
+        self.assertRegex(said, r"(?m)^2\s.*deployed")
+        print(f"\n{said}", flush=True)
+        self.uninstall()
+
+
+@unittest.skipUnless(SOAK, "a long one: CARVE_SOAK=1")
 class AgentsAgainAndAgain(Installation):
     def test_pods_come_while_agents_are_replaced(self):
         self.replace_agents(installed.next_images(self.ring, self.archive.parent)[0])
