@@ -130,8 +130,8 @@ const char* version_for(const std::string& name) {
 
 std::string CdiFiles::spec_of(const SliceDevice& device, const CdiOptions& options,
                               const cdi::DriverInstallation& installed) {
-  // Without a mode of their own: runc and crun make such nodes 0666, and CDI gives them to the container's user. So nobody
-  // needs the host's group for them (additionalGids), however the host's own nodes are closed.
+  // Without a mode of their own: runc and crun make such nodes 0666, and CDI gives them to the container's user. So
+  // nobody needs the host's group for them (additionalGids), however the host's own nodes are closed.
   json::array nodes;
   for (const int minor : device.minors) {
     nodes.push_back(json::object{{"path", "/dev/nvidia" + std::to_string(minor)}});

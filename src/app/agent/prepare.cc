@@ -115,8 +115,9 @@ Result<std::string> Agent::promise_device() {
   return kDevicePrefix + unwritten_name();
 }
 
-/// For while the journal cannot be written. A pod that is refused here has failed for good; one that has a name is tried
-/// again by the kubelet until its slice can be written. That no other slice has this name is left to 48 random bits.
+/// For while the journal cannot be written. A pod that is refused here has failed for good; one that has a name is
+/// tried again by the kubelet until its slice can be written. That no other slice has this name is left to 48 random
+/// bits.
 std::string Agent::unwritten_name() {
   std::random_device random;
   return fmt::format("s-{:06x}{:06x}-0", random() & 0xFFFFFFU, random() & 0xFFFFFFU);

@@ -140,7 +140,9 @@ TEST(Conditions, EachTurnsOnWithCauseAndFixAndHealsAndNoOtherDoes) {
 /// At its start the agent may be unable to read them, for want of a right or of a server.
 TEST(Conditions, NoTotalIsSetBeforeItIsKnownWhetherADeviceClassMapsIt) {
   World world;
-  const auto total = [&] { return world.kube.object(World::kPath)->find("elasticgpu.io/gpu-core") != std::string::npos; };
+  const auto total = [&] {
+    return world.kube.object(World::kPath)->find("elasticgpu.io/gpu-core") != std::string::npos;
+  };
   world.kube.put(kClass, R"({"metadata":{"name":"c"},"spec":{"extendedResourceName":"elasticgpu.io/gpu-core"}})");
   world.kube.fail_next({.verb = "list", .path = "deviceclasses", .code = Code::kPermissionDenied, .times = 1});
   world.report.step();

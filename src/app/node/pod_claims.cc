@@ -16,6 +16,11 @@ using std::chrono::seconds;
 constexpr auto kAgain = seconds(10);
 constexpr auto kClassLasts = seconds(60);
 
+/// Whose refusal it is, for the Node's condition.
+std::string who(const std::pair<std::string, std::string>& claim) {
+  return fmt::format("claim {}/{} without allocation", claim.first, claim.second);
+}
+
 }  // namespace
 
 /// A class is ours when what it says names our driver; its expressions are the scheduler's to
@@ -43,13 +48,14 @@ void PodClaims::look(const codec::NodePod& pod, const Key& key, Known* known, Cl
   known->uid = claim->uid;
   known->settled = claim->allocated;
   names_[claim->uid] = {key.first, key.second};
+  if (claim->allocated) notices_.settled(who(key));
   if (claim->allocated || !pod.pending || !ours(claim->classes, now)) return;
-  notices_.warn(
-      {"Pod", pod.space, pod.name, pod.uid, "ClaimNotAllocated",
-       fmt::format("claim {} has no allocation: the pod came to node {} by spec.nodeName, past the "
-                   "scheduler, and nobody else allocates; delete the pod and choose the node by "
-                   "nodeSelector kubernetes.io/hostname instead",
-                   key.second, pod.node)});
+  const auto cause = fmt::format("claim {} has no allocation: the pod came to node {} by spec.nodeName, past the "
+                                 "scheduler, and nobody else allocates; delete the pod and choose the node by "
+                                 "nodeSelector kubernetes.io/hostname instead",
+                                 key.second, pod.node);
+  notices_.warn({"Pod", pod.space, pod.name, pod.uid, "ClaimNotAllocated", cause});
+  notices_.refused(who(key), fmt::format("pod {}/{}: {}", pod.space, pod.name, cause));
 }
 
 void PodClaims::forget(const std::vector<codec::NodePod>& pods) {
@@ -57,7 +63,11 @@ void PodClaims::forget(const std::vector<codec::NodePod>& pods) {
   for (const auto& pod : pods) {
     for (const auto& use : pod.claims) used.emplace(pod.space, use.claim);
   }
-  std::erase_if(known_, [&](const auto& entry) { return !used.contains(entry.first); });
+  std::erase_if(known_, [&](const auto& entry) {
+    if (used.contains(entry.first)) return false;
+    notices_.settled(who(entry.first));
+    return true;
+  });
   std::erase_if(names_, [&](const auto& entry) {
     return !used.contains({entry.second.space, entry.second.name});
   });

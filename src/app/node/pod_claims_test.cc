@@ -79,6 +79,9 @@ TEST_F(PodClaimsTest, APodPastTheSchedulerIsTold) {
   ASSERT_EQ(events().size(), 1U);
   EXPECT_THAT(events()[0], HasSubstr("ClaimNotAllocated"));
   EXPECT_THAT(events()[0], HasSubstr("kubernetes.io/hostname"));
+  EXPECT_THAT(notices.refusals(), HasSubstr("pod ml/p: claim c has no allocation")) << "the Node says it, too";
+  claims.step({}, {}, clock.now());
+  EXPECT_EQ(notices.refusals(), "") << "the pod is gone";
 }
 
 TEST_F(PodClaimsTest, AnotherDriversClaimIsNotOurs) {
