@@ -51,6 +51,13 @@ struct NodeTroubles {
   std::string library;
 };
 
+/// The driver reported an error on a card that is a program's own: the card is fine.
+struct ProgramError {
+  CardId card;
+  std::string text;  // "XID 31: …"
+  friend bool operator==(const ProgramError&, const ProgramError&) = default;
+};
+
 /// What the kubelet's two doors ask of the node: one prepare, whichever door somebody came through. Safe from
 /// any thread. All of it works from the journal alone, with the driver away.
 class NodeSlices {
@@ -81,6 +88,9 @@ class NodeSlices {
     return all;
   }
   [[nodiscard]] virtual NodeTroubles troubles() const { return {}; }
+  /// Since the last call; each XID of a card once a minute, the last kMostProgramErrors at most.
+  static constexpr std::size_t kMostProgramErrors = 64;
+  [[nodiscard]] virtual std::vector<ProgramError> take_program_errors() { return {}; }
   /// The cards as last seen; a card that is lost stays, with its health.
   [[nodiscard]] virtual GpuInventory cards() const = 0;
 };

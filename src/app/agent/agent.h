@@ -71,6 +71,7 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] std::vector<Slice> held() const override;
   [[nodiscard]] std::vector<HeldSlice> holdings() const override;
   [[nodiscard]] NodeTroubles troubles() const override;
+  [[nodiscard]] std::vector<ProgramError> take_program_errors() override;
   [[nodiscard]] GpuInventory cards() const override;
 
   /// Ends slices whose cgroup is empty. Cheap; called at every change of a cgroup and a few times a second.
@@ -154,6 +155,7 @@ class Agent final : public AgentApi, public NodeSlices {
   std::vector<Sighting> sightings_;
   std::vector<Owner> pending_drops_;  // ended, but the journal could not be written
   std::deque<EventView> events_;
+  std::deque<ProgramError> program_errors_;  // not taken yet
   std::string journal_error_;
   std::string links_error_, links_of_;  // of the last try, for this version of the driver; tried again now and then
   Clock::Time links_tried_{};

@@ -73,7 +73,9 @@ void CardWatch::tell_xid(const GpuEvent& event, const XidRow& row, Clock::Time n
   if (xid_told_.size() >= kMostTold) xid_told_.clear();
   xid_told_[key] = now;
   news_.push_back({"xid", fmt::format("card {}: {} ({})", event.card.str(), name_of_xid(event.xid, row),
-                                      said_of(row.action))});
+                                      said_of(row.action)),
+                   {}});
+  if (row.action == XidAction::kApplication) news_.back().program = {event.card, name_of_xid(event.xid, row)};
 }
 
 void CardWatch::event(const GpuEvent& event, Clock::Time now) {

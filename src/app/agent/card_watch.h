@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "core/health/known_cards.h"
 #include "port/gpu.h"
+#include "port/node_slices.h"
 
 namespace carve {
 
@@ -15,6 +17,7 @@ namespace carve {
 struct CardNews {
   std::string kind;  // xid, card-unhealthy, card-lost, card-healthy, card-unwatched
   std::string text;
+  std::optional<ProgramError> program = {};  // it is a program's own error
 };
 
 /// All cards' health: what the driver lists, answers and reports goes in, verdicts and news come out. A value, with

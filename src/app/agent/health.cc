@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "app/agent/agent.h"
 
@@ -34,10 +35,20 @@ void Agent::judge_cards(const std::vector<GpuEvent>& events) {
     for (const auto& event : events) books_.watch.event(event, now);
     healed = apply_verdicts();
     news = books_.watch.news(now);
+    for (const auto& one : news) {
+      if (one.program) program_errors_.push_back(*one.program);
+      if (program_errors_.size() > kMostProgramErrors) program_errors_.pop_front();
+    }
   }
   if (healed) freed_.notify_all();
   for (const auto& one : news) note_event(one.kind, "", one.text);
   remember_cards();
+}
+
+std::vector<ProgramError> Agent::take_program_errors() {
+  const std::lock_guard lock(state_);
+  const auto taken = std::exchange(program_errors_, {});
+  return {taken.begin(), taken.end()};
 }
 
 void Agent::run_health(const std::stop_token& stop) {

@@ -94,6 +94,28 @@ TEST_F(AgentHealth, AnXidRefusesNewOnesAndLeavesWhatRuns) {
   EXPECT_TRUE(noted("card-unhealthy"));
 }
 
+TEST_F(AgentHealth, AProgramsOwnErrorIsHandedOnOnceAMinute) {
+  start();
+  xid(1, 31);
+  xid(1, 31);
+  xid(0, 48);  // the card's own
+  const auto taken = agent->take_program_errors();
+  ASSERT_EQ(taken.size(), 1U);
+  EXPECT_EQ(taken[0].card, CardId("GPU-1"));
+  EXPECT_EQ(taken[0].text.find("XID 31"), 0U) << taken[0].text;
+  EXPECT_TRUE(agent->take_program_errors().empty());
+  pass(61);
+  xid(1, 31);
+  EXPECT_EQ(agent->take_program_errors().size(), 1U);
+  for (std::uint32_t code : {8U, 11U, 13U, 25U}) {
+    for (int i = 0; i < 40; ++i) {
+      pass(61);
+      xid(1, code);
+    }
+  }
+  EXPECT_EQ(agent->take_program_errors().size(), NodeSlices::kMostProgramErrors);
+}
+
 TEST_F(AgentHealth, OneMachineRefusesInTheSameWordsAndHealsByItself) {
   start();
   xid(0, 58);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/node/labels.h"
+#include "app/node/program_errors.h"
 #include "app/node/totals.h"
 #include "codec/node/plugin_conflict.h"
 
@@ -157,6 +158,8 @@ Result<bool> NodeReport::publish(const GpuInventory& cards, const std::vector<He
   const bool asking = claims_.step(pods, holdings, now);
   auto wanted = gpu_objects(node_, cards, holdings, pods, claims_.names());
   for (auto& gpu : wanted) gpu.doors = world_.doors;
+  for (auto& event : program_error_notes(std::exchange(program_errors_, {}), wanted, pods))
+    world_.notices.warn(std::move(event));
   const bool complete = world_.slices.troubles().gpu == GpuState::kOk;
   CARVE_TRY(const bool waiting, gpus_.step(wanted, complete, node->uid, now));
   return waiting || asking;
@@ -229,7 +232,10 @@ void NodeReport::step() {
     note("node not touched", &status_error_, touched.error().what);
   const auto cards = world_.slices.cards();
   const auto revision = world_.pods.revision();
-  const bool same = holdings == held_ && cards.cards == cards_ && revision == pods_seen_;
+  for (auto& error : world_.slices.take_program_errors()) {
+    if (program_errors_.size() < NodeSlices::kMostProgramErrors) program_errors_.push_back(std::move(error));
+  }
+  const bool same = program_errors_.empty() && holdings == held_ && cards.cards == cards_ && revision == pods_seen_;
   held_ = std::move(holdings);
   if (now < not_before_ || (same && !open_ && !gpus_.dirty() && now < next_full_)) return;
   cards_ = cards.cards;

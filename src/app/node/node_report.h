@@ -100,6 +100,7 @@ class NodeReport {
   bool open_ = true;
   Clock::Time next_server_{};
   std::optional<Clock::Time> away_since_;  // the API server
+  std::vector<ProgramError> program_errors_;  // not told yet
   std::string gpu_error_;
   std::string status_error_;
   std::set<std::string> unresolved_;  // "pod UID/container" that were seen; bounded

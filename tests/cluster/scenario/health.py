@@ -213,6 +213,10 @@ class Health(CarveTest):
         self.simctl("xid", 0, 31, "--pid", guilty)
         wait_for("the agent counts it", SECONDS, lambda: any(
             "31 (1)" in card["remark"] for card in self.carve.inspect()["cards"]))
+        pods = [self.kube.get("Pod", name) for name in sorted({name for kind, name, _ in self.created if kind == "Pod"})]
+        said = wait_for("the pods on the card are told", SECONDS, lambda: [
+            message for found in pods for _, reason, message in self.kube.events_of(found) if reason == "GPUProgramError"])
+        self.assertIn("XID 31", said[0])
         self.assertEqual(self.tainted(), set())
         self.assertEqual(self.slots("allocatable"), self.total)
         new = self.slot_pod(0)
