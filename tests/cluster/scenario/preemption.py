@@ -146,6 +146,26 @@ class Preemption(Prioritised):
         self.assert_right([name, top])
 
 
+    def test_of_fractions_the_one_goes_whose_share_is_needed(self):
+        """Two cards are held whole by equals, on each of the others two have a share. Three of the four that have one would
+        make room; one of them has a lower priority than the others."""
+        here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+
+        def share(value, cores):
+            return asking(self.name(f"p{value}"), {"elasticgpu.io/gpu-memory": 8192, "elasticgpu.io/gpu-core": cores},
+                          **self.priority(value), **here)
+        equals = self.run_all(*[self.on("n1", 500, 1) for _ in range(2)])
+        shares = [self.run_all(share(value, cores))[0] for value, cores in ((10, 60), (0, 40), (10, 70), (10, 30))]
+        cards = [self.cards_of(name)["main"][0][0] for name in shares]
+        self.assertEqual([cards[0] == cards[1], cards[2] == cards[3], cards[0] == cards[2]], [True, True, False])
+        high = self.create(share(500, 30))["metadata"]["name"]
+        self.wait_ready(high)
+        self.assertEqual(self.gone([*shares, *equals]), {shares[1]})
+        (card, _, cores), = self.cards_of(high)["main"]
+        self.assertEqual((card, cores), (cards[0], 30))
+        self.assert_right([high, *equals, *(one for one in shares if one != shares[1])])
+
+
 class WithCpu(Prioritised):
     """What kube-scheduler sees, CPU, is short as well: it proposes, and control corrects."""
 

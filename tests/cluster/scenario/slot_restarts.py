@@ -22,6 +22,7 @@ from ring.testing import main, pod, wait_for  # noqa: E402
 RESTARTS = 20 if os.environ.get("CARVE_SOAK") else 5
 KILLS = 50 if os.environ.get("CARVE_SOAK") else 10
 KEEPER_KILLS = 10 if os.environ.get("CARVE_SOAK") else 3
+OUT_OF_MEMORY = 2       # CUresult
 LIST_WITHIN = 0.200     # seconds from the creation of the kubelet's socket (design 10)
 RECEIVED = re.compile(r"[IWE](\d{4} \d\d:\d\d:\d\d\.\d{6}).*Processed device updates for resource.*elasticgpu\.io/slot.*"
                       r"totalCount=([1-9]\d*)")
@@ -38,12 +39,17 @@ class BothDoors(SlotTest):
     def container_id(self, name):
         return self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"]
 
-    def fraction(self):
+    def fraction(self, command=("ring-look", "hold", "3600"), **spec):
         """A pod by the DRA door: (name, object)."""
         name = self.name()
         made = self.create(pod(name, image=images.PROGRAMS, claims={"gpu": self.template(memory="4Gi", cores="5")},
-                               command=["ring-look", "hold", "3600"], node="n1"))
+                               command=command, node="n1", **spec))
         return name, made
+
+    def assert_limited(self, name):
+        """Of 4 GiB: another program in the container that wants five is refused."""
+        said = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 << 30)).stdout
+        self.assertEqual(json.loads(said.strip().splitlines()[-1])["allocated"], OUT_OF_MEMORY, said)
 
     def said(self, made):
         return [message for _, _, message in self.kube.events_of(made)]
@@ -66,13 +72,15 @@ class BothDoors(SlotTest):
     def test_kubelet_restarted_under_pods_with_a_crash_loop(self):
         steady = self.start(slot_pod(self.name()), {"main": [(0, 4, 5)]})["metadata"]["name"]
         claimed, _ = self.fraction()
+        claimed_looping, _ = self.fraction(["sh", "-c", "ring-look; sleep 1; exit 1"], restartPolicy="Always")
         again = slot_pod(self.name(), [container("main", ["sh", "-c", "ring-look; sleep 1; exit 1"]),
                                        container("beside")], restartPolicy="Always")
         looping = self.start(again, {"main": [(1, 4, 5)], "beside": [(2, 4, 5)]})["metadata"]["name"]
         for name in (steady, claimed):
             self.wait_ready(name, 90)
-        wait_for("it has restarted", 90, lambda: [s for s in self.kube.get("Pod", looping)["status"]
-                                                  .get("containerStatuses", []) if s["restartCount"] > 0])
+        for name in (looping, claimed_looping):
+            wait_for(f"{name} has restarted", 90, lambda n=name: [
+                s for s in self.kube.get("Pod", n)["status"].get("containerStatuses", []) if s["restartCount"] > 0])
         before = {name: self.container_id(name) for name in (steady, claimed)}
         seconds = []
         for _ in range(RESTARTS):
@@ -81,7 +89,7 @@ class BothDoors(SlotTest):
             self.node.start_kubelet()
             seconds.append(self.seconds_to_the_list(offset))
             time.sleep(2)   # the kubelet admits the node's pods anew about a second after its start
-            for name in (looping, steady, claimed):
+            for name in (looping, claimed_looping, steady, claimed):
                 self.assertNotEqual(self.phase(name), "Failed", self.describe(name))
         print(f"{RESTARTS} restarts, socket to list: worst {max(seconds) * 1000:.0f} ms ", end="", flush=True)
         self.assertEqual({name: self.container_id(name) for name in before}, before)
@@ -111,6 +119,8 @@ class BothDoors(SlotTest):
             while thread.is_alive():
                 names.append(self.start(slot_pod(self.name()), {"main": [(len(names) % len(self.cards), 1, 1)]})
                              ["metadata"]["name"])
+                if len(names) % 8 == 0:
+                    self.assert_limited(steady)
                 time.sleep(0.5)
         finally:
             stop.set()
@@ -122,6 +132,7 @@ class BothDoors(SlotTest):
         again = self.start(slot_pod(self.name()), {"main": [(1, 1, 1)]})["metadata"]["name"]
         self.wait_ready(again)
         self.assert_right(again)
+        self.assert_limited(steady)
         self.assertEqual(self.container_id(steady), before)
         return names
 
@@ -141,8 +152,8 @@ class BothDoors(SlotTest):
         self.clean_up()
 
     def test_keeper_killed_with_its_agent(self):
-        """As when the container ends: the kubelet's Allocate fails while nobody serves; such a pod is Failed, and its
-        owner makes another (here the test does). Whoever runs has its own slice."""
+        """As when the container ends: the kubelet's Allocate fails while nobody serves, and such a pod is Failed for good.
+        Whoever runs has its own slice, and a pod that is made afterwards runs."""
         def kill():
             self.carve.kill_agent()
             self.carve.start_agent(wait=False)
@@ -208,8 +219,16 @@ class BothDoors(SlotTest):
                 name, started = self.fraction_refused_for_the_disk()
                 self.assertEqual(self.phase(name), "Pending")
                 self.assertEqual(len(self.carve.inspect()["slices"]), 1 + started)      # nothing lost
+                # By slots: refused at Allocate it would have failed for good, so it is refused at each start.
+                slot = self.start(slot_pod(self.name()), {"main": [(1, 2, 5)]})["metadata"]["name"]
+                found = self.kube.get("Pod", slot)
+                wait_for("the kubelet's word that it cannot start, which names the disk", 60, lambda: any(
+                    "o space left" in message for _, _, message in self.kube.events_of(found)))
+                self.assertEqual(self.phase(slot), "Pending", self.describe(slot))
                 filler.unlink()
                 self.wait_ready(name, 90)                                   # back by itself
+                self.wait_ready(slot, 120)
+                self.assert_right(slot)
             self.assertEqual(self.container_id(steady), before)
             self._clean()
             self.created.clear()
@@ -251,11 +270,14 @@ class BothDoors(SlotTest):
                 wait_for("prepared or refused", 60, lambda: self.phase(name) == "Running" or self.said(made)[1:])
                 return [m for m in self.said(made) if "nauthorized" in m] and name
             name = wait_for("an event that names the refused token", 120, refused, every=3)
+            slot = self.start(slot_pod(self.name()), {"main": [(1, 2, 5)]})["metadata"]["name"]
             self.assertEqual(self.container_id(steady), before)
         finally:
             unfinished.write_text(good)
             unfinished.rename(path)
         self.wait_ready(name, 120)
+        self.wait_ready(slot, 120)
+        self.assert_right(slot)
         self.assertEqual(self.container_id(steady), before)
 
 
