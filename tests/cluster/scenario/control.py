@@ -23,6 +23,7 @@ from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
 HOLD = ["ring-look", "hold", "3600"]
+ROUNDS = 8 if os.environ.get("CARVE_SOAK") else 1       # of a pod that waits for room
 NATIVE = {"elasticgpu.io/gpu-memory": 4096, "elasticgpu.io/gpu-core": 30}
 
 
@@ -473,20 +474,31 @@ class Operator(ControlTest):
 
 
 class Waiting(ControlTest):
+    HERE = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+
     def test_a_waiting_pod_starts_within_two_seconds_of_the_room(self):
         """From the end of the last process of the container that held it, by the kernel, to the start of the one that
         waits, by the runtime: all of the way, the kubelet's and the runtime's part too."""
-        here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
-        total = len(self.carves[0].truth("cards")["cards"])
-        holders = self.run_all(*[asking(self.name(), {"nvidia.com/gpu": 1}, **here) for _ in range(total)])
-        waiting = self.create(asking(self.name(), NATIVE, **here))
+        whole, total = {"nvidia.com/gpu": 1}, len(self.carves[0].truth("cards")["cards"])
+        holders = self.run_all(*[asking(self.name(), whole, **self.HERE) for _ in range(total)])
+        seconds = []
+        for wants in [whole] * (ROUNDS - 1) + [NATIVE]:
+            took, name = self.from_the_room_to_the_start(holders.pop(0), wants)
+            seconds.append(took)
+            holders.append(name)
+        print(f"{len(seconds)} times, at most {max(seconds):.2f} s", flush=True)
+        self.assertLess(max(seconds), 2.0, seconds)
+
+    def from_the_room_to_the_start(self, holder, wants):
+        """The holder of a card is deleted while a pod waits for it: how long that one waited then, and its name."""
+        waiting = self.create(asking(self.name(), wants, **self.HERE))
         name = waiting["metadata"]["name"]
         wait_for("that it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
-        holder = self.kube.get("Pod", holders[0])
+        holder = self.kube.get("Pod", holder)
         own = self.pids_of(self.container_of(holder))
         container, pod_ = moments.Ends(own), moments.Ends(set(self.pids_of(holder["metadata"]["uid"])) - set(own))
         written = moments.Written(self.ring)
-        self.kube.delete("Pod", holders[0], grace=0)
+        self.kube.delete("Pod", holder["metadata"]["name"], grace=0)
         gone = container.last()
         self.wait_ready(name)
         agent = written.first(gone, "patch", "gpus/status")
@@ -498,7 +510,7 @@ class Waiting(ControlTest):
         print("\nafter the last process of the container that held the room, seconds")
         for what, when in steps:
             print(f"  {what:40} {when - gone:6.3f}", flush=True)
-        self.assertLess(steps[-1][1] - gone, 2.0)
+        return steps[-1][1] - gone, name
 
     @staticmethod
     def container_of(found):

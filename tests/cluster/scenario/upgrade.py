@@ -2,8 +2,10 @@
 import datetime
 import json
 import os
+import re
 import signal
 import sys
+import tarfile
 import threading
 import time
 from pathlib import Path
@@ -65,6 +67,22 @@ class AsInstalled(InstalledTest):
         done = self.ring.kubectl("exec", "fraction", "--", "carve-sample-alloc", "--step", "1Gi")
         seen = json.loads(done.stdout)
         self.assertEqual((seen["bytes"], seen["out_of_memory"], seen["total"]), (3 * GIB, True, 4 * GIB))
+
+    def test_the_image_is_the_program_with_its_libraries_and_nothing_else(self):
+        """No shell, no package manager; small enough to be everywhere at once."""
+        with tarfile.open(self.archive) as archive:
+            def blob(digest):
+                return archive.extractfile("blobs/" + digest.replace(":", "/"))
+            manifest = json.load(blob(json.load(archive.extractfile("index.json"))["manifests"][0]["digest"]))
+            layer, = manifest["layers"]
+            with tarfile.open(fileobj=blob(layer["digest"]), mode="r:gz") as files:
+                names = {one.name.removeprefix("./") for one in files if one.isfile()}
+        self.assertLess(self.archive.stat().st_size, 16 << 20)
+        libraries = {name for name in names if ".so" in name}
+        self.assertEqual(names - libraries, {"usr/bin/carve", "etc/passwd", "etc/group"})
+        self.assertEqual({re.sub(r"\.so.*", "", Path(name).name) for name in libraries},
+                         {"ld-linux-x86-64", "libc", "libm", "libgcc_s", "libstdc++", "libssl", "libcrypto", "libboost_json",
+                          "libdl", "libpthread", "librt", "libcarve-cuda", "libcarve-nvml"})
 
     def test_the_arbiter_has_three_capabilities_and_no_more(self):
         status = self.carve.ready("carve-arbiter")["status"]["containerStatuses"][0]
