@@ -49,14 +49,14 @@ class RealServer(unittest.TestCase):
         self.assertEqual(probe.opened.get("ok"), "open", probe.opened)
         return probe
 
-    def proxied(self):
+    def proxied(self, short=False):
         """(proxy, probe through it)"""
         text = self.ring.kubeconfig.read_text()
         proxy = scripted.Proxy(int(re.search(r"127\.0\.0\.1:(\d+)", text).group(1)))
         self.addCleanup(proxy.close)
         config = self.folder / "proxied"
         config.write_text(re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{proxy.port}", text))
-        return proxy, self.probe(config)
+        return proxy, self.probe(config, short)
 
     def config_map(self, suffix="", **data):
         name = self.label + suffix
@@ -237,16 +237,32 @@ class RealServer(unittest.TestCase):
         probe.stop(number)
         self.assertEqual(probe.answer(number), {"id": number, "ended": True})
 
-    def test_a_watch_through_cuts_loses_nothing(self):
+    def test_a_watch_through_cuts_and_resets_loses_nothing(self):
         proxy, probe = self.proxied()
         number, _ = self.watch(probe)
+        ends = itertools.cycle((proxy.cut, proxy.reset))
         for step in range(30):
             self.kube.create(self.config_map(f"-{step}", n=str(step)))
             if step % 6 == 3:
-                proxy.cut()
+                next(ends)()
         known, words = self.follow(probe, number, lambda known, said: len(known) == 30)
         self.assertNotIn("replace", words, "a cut is no reason to list again")
         self.assertEqual(words.count("put"), 30, "nor to hear anything twice")
+
+    def test_a_way_that_stalls_is_given_up_in_time_and_taken_again(self):
+        """Connections stay, and nothing comes through them; the server itself is well."""
+        proxy, probe = self.proxied(short=True)
+        number, _ = self.watch(probe)
+        proxy.set("stall")
+        answer, seconds = probe.timed("get", MAPS + "/none")
+        self.code("deadline exceeded", answer)
+        self.assertLess(seconds, 5)
+        self.assertIn("trouble", probe.answer(number))
+        self.kube.create(self.config_map(a="1"))
+        proxy.set("pass")
+        known, _ = self.follow(probe, number, lambda known, said: known)
+        self.assertEqual(known, {self.label: {"a": "1"}})
+        self.code("not found", probe.call("get", MAPS + "/none"))
 
     def test_the_api_server_restarted(self):
         probe = self.probe()

@@ -1,5 +1,6 @@
 """An HTTPS server that does what the test says, a proxy in front of it that misbehaves, and the client as a process."""
 import contextlib
+import ctypes
 import json
 import queue
 import socket
@@ -173,6 +174,13 @@ class Proxy:
         for side in (side for pair in pairs for side in pair):
             with contextlib.suppress(OSError):
                 side.shutdown(socket.SHUT_RDWR)
+
+    def reset(self):
+        """The same with a RST, as of a middle box that has forgotten them."""
+        pairs, self._pairs = self._pairs, []
+        for side in (side for pair in pairs for side in pair):
+            # A close() would wait for whoever is in recv(). "Disconnect" is a word that Python's sockets do not have.
+            ctypes.CDLL(None).connect(side.fileno(), struct.pack("=H14x", socket.AF_UNSPEC), 16)
 
     def close(self):
         self._listener.close()
