@@ -227,8 +227,40 @@ class Objects(CarveTest):
         (event,) = wait_for("the agent's event", 30, told)
         self.assertIn("kubernetes.io/hostname", event["message"])
         self.assertEqual(event["source"], {"component": "carve-agent", "host": "n1"})
+        refused = wait_for("the Node says it, too", 20, lambda: (
+            one := self.condition("GPUStartsRefused"))["status"] == "True" and one)
+        self.assertIn(made["metadata"]["name"], refused["message"])
         wait_for("it is counted, not repeated", 40, lambda: [e["count"] for e in told()] and told()[0]["count"] >= 2)
         self.assertEqual(len(told()), 1)
+
+    def test_a_total_of_a_name_that_a_class_maps_is_never_set(self):
+        """By the DeviceClass nvidia.com/gpu is given by DRA: a pod that came for a total would start without a card."""
+        whole, share, path = "nvidia.com/gpu", "elasticgpu.io/gpu-core", "whole.gpu.elasticgpu.io"
+
+        def total(name):
+            return self.node()["status"]["capacity"].get(name)
+
+        def restarted(*more):
+            self.carve.kill_agent()
+            self.carve.start_agent(*more)
+        cards = str(len(self.carve.inspect()["cards"]))
+        restarted("--totals", f"{whole},{share}")
+        try:
+            wait_for("a total that nobody maps", 20, lambda: total(share))
+            withheld = wait_for("the Node's condition", 20, lambda: (
+                one := self.condition("GPUTotalsWithheld"))["status"] == "True" and one)
+            self.assertIn(f"{whole} is mapped by a DeviceClass", withheld["message"])
+            self.assertIsNone(total(whole))
+            self.kube.patch("DeviceClass", path, {"spec": {"extendedResourceName": None}}, None)
+            try:
+                wait_for("its total, when no class maps it", 30, lambda: total(whole) == cards)
+            finally:
+                self.kube.patch("DeviceClass", path, {"spec": {"extendedResourceName": whole}}, None)
+            wait_for("none again", 30, lambda: total(whole) is None)
+        finally:
+            restarted()
+            self.ring.kubectl("patch", "node", "n1", "--subresource=status", "--type=json", "-p", json.dumps(
+                [{"op": "remove", "path": "/status/capacity/" + share.replace("/", "~1")}]), check=False)
 
     def test_a_refused_claim_says_so_in_its_own_status(self):
         bad = {"apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "half"}
