@@ -41,6 +41,21 @@ class Slots(SlotTest):
             seen = self.look(name, part)["cuda"]["cards"]
             self.assertEqual([(c["uuid"], c["memory"]) for c in seen], [(self.cards[card], size * GIB)], part)
 
+    def test_an_init_container_needs_no_room_beside_what_comes_after_it(self):
+        """More than half of the card each: of a card a pod holds the larger of its init containers and of all others."""
+        whole = slot_pod(self.name(), [container("main")], init=[container("first", ["sh", "-c", "ring-look"])])
+        name = self.start(whole, {"first": [(0, 80, 60)], "main": [(0, 76, 70)]}, init=("first",))["metadata"]["name"]
+        self.wait_ready(name)
+        self.assert_right(name)
+        card, = [one for one in self.carve.inspect()["cards"] if one["uuid"] == self.cards[0]]
+        self.assertEqual(card["set_aside_bytes"], 80 * GIB)
+        beside = self.start(slot_pod(self.name()), {"main": [(0, 50, 30)]})["metadata"]["name"]
+        self.wait_ready(beside)
+        self.assert_right(beside)
+        over = self.start(slot_pod(self.name()), {"main": [(0, 12, 0)]})
+        wait_for("a warning that names the card", 60, lambda: [w for w in self.warnings(over) if self.cards[0] in w])
+        self.assertEqual(self.phase(over["metadata"]["name"]), "Pending")
+
     def test_what_a_dialect_promises_is_in_the_container(self):
         """And nobody's own variables are in its way: the runtime sets the node's last."""
         mine = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "ALIYUN_COM_GPU_MEM_DEV", "value": "1"}]
