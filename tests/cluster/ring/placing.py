@@ -178,11 +178,13 @@ class Placing:
             made[-1].write_bytes(base64.b64decode(data[name]))
         return tuple(made)
 
-    def start_scheduler(self, through=None, stock=False, limits=True, default=False, percentage=None):
+    def start_scheduler(self, through=None, stock=False, limits=True, default=False, percentage=None,
+                        whole_nodes=False):
         """A kube-scheduler with the profile of deploy/control/scheduler. `through`: a plain address in front of
         control. `stock`: no extender, and nothing else but the defaults. `limits`: of its API client, as deployed; else none.
         `default`: as scheduler/default tells the cluster's own, but for its name, which the ring's own one has.
-        `percentage`: another percentageOfNodesToScore than it has; 0: kube-scheduler's own, fewer the more nodes there are."""
+        `percentage`: another percentageOfNodesToScore than it has; 0: kube-scheduler's own, fewer the more nodes there are.
+        `whole_nodes`: it sends Node objects instead of names (nodeCacheCapable: false)."""
         if default:
             config = (DEPLOY / "control/scheduler/default/kube-scheduler-config.yaml").read_text()
             config = config.replace("schedulerName: default-scheduler", "schedulerName: carve-scheduler")
@@ -208,6 +210,9 @@ class Placing:
         if percentage is not None:
             config = re.sub(r" *percentageOfNodesToScore: .*\n", "", config)
             config = re.sub(r"(- schedulerName: \S+\n)", rf"\1  percentageOfNodesToScore: {percentage}\n", config)
+        if whole_nodes:
+            assert "nodeCacheCapable: true" in config
+            config = config.replace("nodeCacheCapable: true", "nodeCacheCapable: false")
         path = self.folder / "scheduler.yaml"
         path.write_text(config)
         self.spawn(SCHEDULER, [self.ring.binaries["kube-scheduler"], f"--config={path}", "--secure-port=0",

@@ -134,6 +134,11 @@ class EngineChoice(unittest.TestCase):
     def test_so_they_are_through_the_default_scheduler(self):
         self.judge("filter", BY_DEFAULT)
 
+    def test_so_they_are_when_it_sends_the_nodes_whole(self):
+        calls = self.judge("filter", BY_DEFAULT, whole_nodes=True)
+        self.assertTrue(all("Items" in (call.get("Nodes") or call.get("nodes") or {}) or
+                            "items" in (call.get("Nodes") or call.get("nodes") or {}) for call in calls), calls[:1])
+
     def clear(self):
         self.placing.stop(placing.SCHEDULER)
         names = [one["metadata"]["name"] for one in self.placing.kube.list("Pod", labelSelector=placing.LABEL)]
@@ -144,14 +149,15 @@ class EngineChoice(unittest.TestCase):
             return lines and all(line.endswith(" 0") for line in lines)
         wait_for("control counts nobody on these nodes", 30, nobody, every=0.5)
 
-    def judge(self, verb, count):
+    def judge(self, verb, count, whole_nodes=False):
+        """The calls of that verb, as kube-scheduler made them."""
         seed = int(os.environ.get("CARVE_SEED", random.SystemRandom().randrange(1 << 32)))
         print(f"\nCARVE_SEED={seed}", flush=True)
         asked = "follower" if os.environ.get("CARVE_FOLLOWER") else "tls"
         recorder = Recorder(self.placing.ports[asked], self.placing.scheduler_certificates())
         self.addCleanup(recorder.shutdown)
         self.addCleanup(self.clear)
-        self.placing.start_scheduler(through=recorder.address, default=verb == "filter")
+        self.placing.start_scheduler(through=recorder.address, default=verb == "filter", whole_nodes=whole_nodes)
         burst = verb == "choose" and not os.environ.get("CARVE_SOAK")
         pods = self.place(random.Random(seed), burst, count)
         named = self.offline([(said == verb, *rest) for said, *rest in recorder.events], pods)
@@ -168,6 +174,7 @@ class EngineChoice(unittest.TestCase):
         print("\n".join(wrong), flush=True)
         self.assertGreaterEqual(right, LEAST * count)
         self.assertEqual(len(pods), count)
+        return [json.loads(body) for said, body, _ in recorder.events if said == verb]
 
     def bound_one(self, kube, pod):
         kube.create(pod)
