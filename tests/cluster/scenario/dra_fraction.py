@@ -8,7 +8,7 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
-from ring import images, stolen  # noqa: E402
+from ring import images  # noqa: E402
 from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
@@ -97,30 +97,13 @@ class DraFraction(CarveTest):
         self.create({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
                      "metadata": {"name": template, "namespace": "default"},
                      "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}}})
-        return self.create(pod(self.name(), image=images.PROGRAMS, claims={"gpu": template}, command=[
-            "carve-sample-spin", "--seconds", "120", "--memory", "1Gi", "--kernel-us", "1000"]))["metadata"]["name"]
-
-    def card_time(self, names):
-        """pod -> nanoseconds of card time so far, by the simulated driver's account, and when."""
-        rows = {row["pid"]: row["gpu_ns"] for row in self.carve.truth("account")["processes"] if row["alive"]}
-        uids = {name: self.kube.get("Pod", name)["metadata"]["uid"] for name in names}
-        return {name: sum(rows.get(pid, 0) for pid in self.pids_of(uid)) for name, uid in uids.items()}, time.monotonic_ns()
+        return self.create(pod(self.name(), image=images.PROGRAMS, claims={"gpu": template},
+                               command=self.SPIN))["metadata"]["name"]
 
     def test_two_neighbours_on_one_card_keep_their_shares(self):
         uuid = self.carve.truth("cards")["cards"][0]["uuid"]
         wanted = {self.spinning(uuid, cores): cores for cores in (30, 70)}
-        for name in wanted:
-            self.wait_ready(name)
-        wait_for("both launch", 20, lambda: all(spent > 0 for spent in self.card_time(wanted)[0].values()))
-        time.sleep(1)
-        host, (before, start) = stolen.Stolen(), self.card_time(wanted)
-        time.sleep(5)           # the measurement itself
-        (after, end), taken = self.card_time(wanted), host.percent()
-        got = {cores: 100 * (after[name] - before[name]) / (end - start) for name, cores in wanted.items()}
-        print(f"\nshares of one card: {', '.join(f'{share:.1f} of {cores}' for cores, share in got.items())}; "
-              f"the host took {taken:.1f} % of the processors", flush=True)
-        for cores, share in got.items():
-            self.assertLessEqual(abs(share - cores), 5 + taken, got)
+        self.assert_shares_kept(wanted)
         granted = check.granted_by_claims(self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None))
         self.acquit(check.check_pages(granted, *self.carve.granted()))
 
