@@ -4,10 +4,11 @@ import itertools
 import json
 import os
 import signal
+import time
 import unittest
 from pathlib import Path
 
-from . import images
+from . import images, stolen
 from .cluster import Ring
 from .kube import ApiError, wait_for
 
@@ -157,6 +158,7 @@ class RingTest(unittest.TestCase):
 class CarveTest(RingTest):
     """Tests with Carve on every node: arbiter and agent run before the first test and end after the last."""
     doors = "dra"
+    SPIN = ["carve-sample-spin", "--seconds", "120", "--memory", "1Gi", "--kernel-us", "1000"]     # launches without pause
 
     @classmethod
     def setUpClass(cls):
@@ -199,6 +201,28 @@ class CarveTest(RingTest):
         line = wait_for(f"{name}/{container} has looked", 20,
                         lambda: self.kube.logs(name, container).strip().splitlines())
         return json.loads(line[-1])
+
+    def card_time(self, names):
+        """pod -> nanoseconds of card time so far, by the simulated driver's account, and when."""
+        rows = {row["pid"]: row["gpu_ns"] for row in self.carve.truth("account")["processes"] if row["alive"]}
+        uids = {name: self.kube.get("Pod", name)["metadata"]["uid"] for name in names}
+        return {name: sum(rows.get(pid, 0) for pid in self.pids_of(uid)) for name, uid in uids.items()}, time.monotonic_ns()
+
+    def assert_shares_kept(self, wanted):
+        """wanted: pod -> its share of the one card on which all of them SPIN, in points. Measured in real time, so nothing
+        else may run meanwhile."""
+        for name in wanted:
+            self.wait_ready(name)
+        wait_for("all launch", 20, lambda: all(spent > 0 for spent in self.card_time(wanted)[0].values()))
+        time.sleep(1)
+        host, (before, start) = stolen.Stolen(), self.card_time(wanted)
+        time.sleep(5)           # the measurement itself
+        (after, end), taken = self.card_time(wanted), host.percent()
+        got = {cores: 100 * (after[name] - before[name]) / (end - start) for name, cores in wanted.items()}
+        print(f"\nshares of one card: {', '.join(f'{share:.1f} of {cores}' for cores, share in got.items())}; "
+              f"the host took {taken:.1f} % of the processors", flush=True)
+        for cores, share in got.items():
+            self.assertLessEqual(abs(share - cores), 5 + taken, got)
 
 
 def main(defaultTest=None):

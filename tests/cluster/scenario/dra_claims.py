@@ -106,10 +106,20 @@ class DraClaims(CarveTest):
         self.assertEqual([c["uuid"] for look in seen.values() for c in look["cuda"]["cards"]], [uuid])
 
     def test_configuration_is_accepted(self):
-        config = [{"opaque": {"driver": "gpu.elasticgpu.io", "parameters": {
+        """The arbiter holds the slice to the classes: of a whole claim, and of the one request that is named."""
+        config = {"opaque": {"driver": "gpu.elasticgpu.io", "parameters": {
             "apiVersion": "gpu.elasticgpu.io/v1", "kind": "ShareConfig", "shareClass": "fixed",
-            "priorityClass": "offline"}}}]
-        self.judged(self.started(self.pod_of(self.claim([request("gpu", "1Gi", "5")], config=config))))
+            "priorityClass": "offline"}}}
+        whole = self.claim([request("gpu", "1Gi", "5")], config=[config])
+        named = self.claim([request("a", "2Gi", "6"), request("b", "3Gi", "7")], DISTINCT,
+                           config=[{"requests": ["a"], **config}])
+        self.judged(*[self.started(self.pod_of(claim)) for claim in (whole, named)])
+        wait_for("no slice of another test", 20, lambda: len(self.carve.inspect()["slices"]) == 3)
+        claims = [self.kube.get("ResourceClaim", claim) for claim in (whole, named)]
+        granted = check.granted_by_claims(claims, self.kube.list("ResourceSlice", None))
+        self.acquit(check.check_pages(granted, *self.carve.granted()))
+        self.assertEqual({request: (page["share"], page["priority"]) for (_, request, _), page in granted.items()},
+                         {"gpu": ("fixed", "offline"), "a": ("fixed", "offline"), "b": ("burst", "standard")})
 
     def test_illegal_configuration_is_refused_by_name(self):
         config = [{"opaque": {"driver": "gpu.elasticgpu.io", "parameters": {

@@ -16,6 +16,7 @@ from ring.slot_testing import SlotTest, slot_pod  # noqa: E402
 from ring.testing import main, pod, wait_for  # noqa: E402
 
 SOAK = bool(os.environ.get("CARVE_SOAK"))
+MIB = 1 << 20
 HOLD = ["ring-look", "hold", "3600"]
 
 
@@ -50,14 +51,21 @@ class ManyPods(SlotTest):
         with ThreadPoolExecutor(8) as pool:
             return {("default", name, "main"): look for name, look in zip(names, pool.map(self.look, names))}
 
-    def without(self):
+    def without(self, _):
         return lambda name, _: self.create(pod(name, image=images.PROGRAMS, command=HOLD, node="n1"))
 
-    def by_claims(self):
-        claims = {"gpu": self.template(memory="10Gi", cores="14")}
-        return lambda name, _: self.create(pod(name, image=images.PROGRAMS, command=HOLD, node="n1", claims=claims))
+    def by_claims(self, count):
+        # No two of one size: those on one card are told apart by what they see.
+        templates = [self.template(memory=f"{self.claimed(i) // MIB}Mi", cores="14") for i in range(count)]
+        return lambda name, i: self.create(pod(name, image=images.PROGRAMS, command=HOLD, node="n1",
+                                               claims={"gpu": templates[i]}))
 
-    def by_records(self):
+    @staticmethod
+    def claimed(i):
+        """What the claim of the pod with that number asks for, in bytes: seven of them fit on a card."""
+        return (10 << 30) - i * MIB
+
+    def by_records(self, _):
         # RA-11. Those on one card differ in size, so that another one's slice is noticed there too.
         return lambda name, i: self.start(slot_pod(name), {"main": [(i * 7 % len(self.cards), 1 + i % 5, 1 + i % 7)]})
 
@@ -66,12 +74,12 @@ class ManyPods(SlotTest):
         kinds = [("DRA", 100 if SOAK else 40, self.by_claims, self.judge_claims),
                  ("slots", 100, self.by_records, self.judge_records)]
         for door, count, start, judge in ([("no GPU", 100, self.without, None)] if SOAK else []) + kinds:
-            names, seconds = self.start_all(count, start())
+            names, seconds = self.start_all(count, start(count))
             figures.append(f"{count} by {door}: median {seconds[count // 2]:.1f}, last {seconds[-1]:.1f}")
             if judge:
                 pods = [one for one in self.kube.list("Pod") if one["metadata"]["name"] in names]
                 self.assertEqual(len(pods), count)
-                judge(pods, self.look_all(names))
+                judge(pods, self.look_all(names), names)
             self._clean()
             self.created.clear()
             wait_for("the agent holds nothing", 20, lambda: not self.carve.inspect()["slices"])
@@ -79,16 +87,19 @@ class ManyPods(SlotTest):
             self.assertEqual(self.carve.living(), [])
         print("\npods at once, creation to running, seconds: " + "; ".join(figures), flush=True)
 
-    def judge_records(self, pods, seen):
+    def judge_records(self, pods, seen, _):
         self.acquit(check.check(pods, [], [], seen, by="records"))
         granted = check.granted_by_records(pods)
         self.assertEqual(len(granted), len(pods))
         self.acquit(check.check_pages(granted, *self.carve.granted()))
         self.assertEqual(self.refused_at_admission(), [])
 
-    def judge_claims(self, pods, seen):
+    def judge_claims(self, pods, seen, names):
         claims, slices = self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None)
         self.acquit(check.check(pods, claims, slices, seen))
+        sizes = {name: [card["memory"] for card in look["cuda"]["cards"]] for (_, name, _), look in seen.items()}
+        self.acquit([f"{name} sees {sizes[name]} bytes; its claim is of {self.claimed(i)}"
+                     for i, name in enumerate(names) if sizes[name] != [self.claimed(i)]])
         granted, (pages, owners) = check.granted_by_claims(claims, slices), self.carve.granted()
         self.assertEqual(len(granted), len(pods))
         self.acquit(check.check_pages(granted, pages, owners))
@@ -99,16 +110,17 @@ class ManyPods(SlotTest):
 
     def planted_faults_are_found(self, pods, claims, slices, seen):
         """The judge's acquittal is worth something: on this very evidence it convicts what is altered."""
-        one, other = list(seen)[:2]
+        one, other = next((a, b) for a in seen for b in seen if a != b and
+                          seen[a]["cuda"]["cards"][0]["uuid"] == seen[b]["cuda"]["cards"][0]["uuid"])
         for plant, find in (
                 (lambda s: s[one]["cuda"]["cards"][0].update(memory=10 << 30 | 1), "bytes of"),
+                (lambda s: s.update({one: s[other], other: s[one]}), "bytes of"),      # two on one card, exchanged
                 (lambda s: s[one]["nvml"]["cards"].append(dict(s[one]["nvml"]["cards"][0], uuid="GPU-ffffffff")), "not given"),
                 (lambda s: s[one].update(cuda=None), "does not show")):
             altered = copy.deepcopy(seen)
             plant(altered)
             found = check.check(pods, claims, slices, altered)
             self.assertTrue(any(find in text and "/".join(one) in text for text in found), (find, found[:3]))
-        self.assertNotEqual(one, other)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Whatever is restarted under running pods, by the DRA door: no pod is lost, limits hold, every pod gets its slice."""
+"""Whatever is restarted under running pods, by the DRA door (the runtime by both): no pod is lost, limits hold, every pod
+gets its slice."""
 import random
 import re
 import sys
@@ -11,6 +12,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 from ring import disaster, images  # noqa: E402
+from ring.slot_testing import SlotTest, container, slot_pod  # noqa: E402
 from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
@@ -18,9 +20,8 @@ HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
 SEED = random.SystemRandom().randrange(1 << 32)
 
 
-class Restarts(CarveTest):
-    doors = "dra"
-    kills = 50
+class Fractions(CarveTest):
+    """Pods with a fraction each by the DRA door, and what has to stay as it was of them."""
 
     def setUp(self):
         super().setUp()
@@ -48,6 +49,11 @@ class Restarts(CarveTest):
         """The limit inside a container that runs, asked again now."""
         done = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 * GIB))
         self.assertIn('"allocated": 2', done.stdout)
+
+
+class Restarts(Fractions):
+    doors = "dra"
+    kills = 50
 
     def test_agent_killed_at_random_moments_of_pod_starts(self):
         print(f"\nseed {SEED}", flush=True)
@@ -113,18 +119,6 @@ class Restarts(CarveTest):
         self.wait_ready(new, 90)
         self.acquit(self.judge([new, steady]))
 
-    def test_containerd_killed(self):
-        steady = self.fraction()
-        self.wait_ready(steady)
-        before = self.container_ids([steady])
-        self.node.kill("containerd")
-        self.node.start_containerd()
-        self.node.wait_containerd()
-        new = self.fraction()
-        self.wait_ready(new, 90)
-        self.acquit(self.judge([new, steady]))
-        self.assertEqual(self.container_ids([steady]), before)
-
     def away_events(self):
         """What the agent says on its Node of an API server that it could not reach."""
         return [event for event in self.kube.list("Event") if event["reason"] == "APIServerAway" and
@@ -178,6 +172,47 @@ class Restarts(CarveTest):
         print(f"\nrunning {time.monotonic() - begun:.1f} s after the reboot", flush=True)
         self.assertEqual(self.look(name)["cuda"], before["cuda"])
         self.assertEqual(len(self.carve.inspect()["slices"]), 1)
+
+
+class RuntimeKilled(Fractions, SlotTest):
+    doors = "dra,slots"
+
+    def ready_condition(self):
+        """What the Node says of itself: (status, message)."""
+        conditions = self.kube.get("Node", "n1")["status"]["conditions"]
+        return next((one["status"], one["message"]) for one in conditions if one["type"] == "Ready")
+
+    def test_containerd_killed(self):
+        """It is away for so long that the Node says it. Pods of both doors that come meanwhile start when it is back."""
+        claimed, recorded = self.fraction(), self.recorded(1)
+        steady = [claimed, recorded]
+        for name in steady:
+            self.wait_ready(name)
+        before = self.container_ids(steady)
+        self.node.kill("containerd")
+        try:
+            # The kubelet waits half a minute before it says so, and writes its node's status every five seconds.
+            wait_for("the Node is not Ready for its container runtime", 90, lambda: (
+                said := self.ready_condition()) and said[0] == "False" and "container runtime is down" in said[1], 0.5)
+            meanwhile = [self.fraction(), self.recorded(2)]
+        finally:
+            self.node.start_containerd()
+        self.node.wait_containerd()
+        wait_for("the Node is Ready", 60, lambda: self.ready_condition()[0] == "True", 0.5)
+        new = [self.fraction(), self.recorded(3)]
+        for name in [*meanwhile, *new]:
+            self.wait_ready(name, 90)
+        by_claims, by_records = zip(steady, meanwhile, new)
+        self.acquit(self.judge(by_claims))
+        for name in by_records:
+            self.assert_right(name)
+        self.assertEqual(self.container_ids(steady), before)
+        for name in steady:
+            self.limit_holds(name)
+
+    def recorded(self, card):
+        """A pod by the slot door with 4 GiB of that card; its name."""
+        return self.start(slot_pod(self.name(), [container("main", HOLD)]), {"main": [(card, 4, 5)]})["metadata"]["name"]
 
 
 if __name__ == "__main__":
