@@ -83,7 +83,9 @@ class ControlTest(RingTest):
 
     def environment(self, name, container="main"):
         """Of the container's one process, as the kernel has it."""
-        status, = [s for s in self.kube.get("Pod", name)["status"]["containerStatuses"] if s["name"] == container]
+        all_of = self.kube.get("Pod", name)["status"]
+        status, = [s for s in all_of["containerStatuses"] + all_of.get("ephemeralContainerStatuses", [])
+                   if s["name"] == container]
         process, = self.pids_of(status["containerID"].partition("://")[2])
         entries = Path(f"/proc/{process}/environ").read_bytes().decode().split("\0")
         return dict(entry.split("=", 1) for entry in entries if "=" in entry)

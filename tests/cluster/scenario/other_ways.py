@@ -1,0 +1,394 @@
+"""Pods that come in other ways than by a plain create of a manifest in the dialects: as a node's own file, bound by
+another scheduler, with a container added later, out of a page of the documentation, with nvidia.com/gpu served by somebody
+else. Each has what its record gives it, or no card at all. And the metrics of it all, by Prometheus' own conventions.
+"""
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE / "checker"))
+import check  # noqa: E402
+import control  # noqa: E402
+import exposition  # noqa: E402
+from control import GIB, HOLD, NATIVE, asking, setUpModule  # noqa: E402, F401
+from ring import binder, carve, images, installed, paths  # noqa: E402
+from ring.kube import ApiError  # noqa: E402
+from ring.testing import main, pod, wait_for  # noqa: E402
+
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+NOBODY = "nobodys-scheduler"
+
+
+class OtherWays(control.ControlTest):
+    def assert_no_card(self, name, container="main", variable=None):
+        """It runs and sees none, and nothing of Carve's or the driver's is mounted there. variable: what its environment
+        says in NVIDIA_VISIBLE_DEVICES."""
+        seen = self.look(name, container)
+        self.assertEqual((seen["cuda"], seen["nvml"], seen["mapped"]), (None, None, []))
+        self.assertEqual(self.mounted(name, container), [])
+        self.assertEqual(self.environment(name, container).get(VISIBLE), variable)
+
+    def mounted(self, name, container):
+        """What the container has of Carve and the driver, by the kernel's list of its mounts and its devices."""
+        process, = self.pids_of(self.status_of(name, container)["containerID"].partition("://")[2])
+        lines = Path(f"/proc/{process}/mountinfo").read_text().splitlines()
+        places = [line.split()[4] for line in lines] + [str(one) for one in Path(f"/proc/{process}/root/dev").iterdir()]
+        return [place for place in places if re.search("carve|nvidia|cuda", place)]
+
+    def status_of(self, name, container):
+        status = self.kube.get("Pod", name)["status"]
+        return next((one for one in status.get("containerStatuses", []) + status.get("ephemeralContainerStatuses", [])
+                     if one["name"] == container), None)
+
+    def record_text(self, name):
+        return self.kube.get("Pod", name)["metadata"].get("annotations", {}).get(binder.RECORD)
+
+    def started(self, name):
+        """The containers that run or have run."""
+        return [one["name"] for one in self.kube.get("Pod", name)["status"].get("containerStatuses", [])
+                if one["restartCount"] or "waiting" not in one["state"]]
+
+    def warnings(self, name):
+        return [message for kind, _, message in self.kube.events_of(self.kube.get("Pod", name)) if kind == "Warning"]
+
+    def control_has_looked(self, node):
+        """At all pods of that node: it has placed one that came later."""
+        self.run_all(asking(self.name(), NATIVE, nodeName=node))
+
+    def dry(self, made):
+        """The pod as it would be stored."""
+        return self.kube.request("POST", self.kube.path("Pod", dryRun="All"), made)
+
+
+class StaticPods(OtherWays):
+    """The kubelet runs the file, whoever says what about its mirror in the API."""
+
+    def static(self, limits):
+        """A file in the manifests' folder of n1; the name of its mirror pod when the API server has it."""
+        made = asking(self.name("static"), limits)
+        name = made["metadata"]["name"] + "-n1"
+        file = self.ring.node(1).folder / "manifests" / f"{name}.json"
+        file.write_text(json.dumps(made))
+        self.addCleanup(lambda: wait_for("static pod gone", 90, lambda: self.kube.get("Pod", name) is None))
+        self.addCleanup(file.unlink)
+        wait_for("the mirror pod", 60, lambda: self.kube.get("Pod", name))
+        return name
+
+    def test_one_whose_file_has_its_slots_is_placed_on_its_node_and_runs_with_its_slice(self):
+        name = self.static({**NATIVE, binder.SLOT: 1})
+        self.wait_ready(name, 120)
+        self.assertEqual([(size, cores) for _, size, cores in self.cards_of(name)["main"]], [(4 * GIB, 30)])
+        self.assertIn(self.cards_of(name)["main"][0][0], [card["uuid"] for card in self.cards_on("n1")])
+        self.assert_right([name])
+        self.assertEqual(self.writes_about(name), {("carve-control", "patch", "pods"): 1})
+
+    def test_one_without_slots_runs_without_any_card(self):
+        """Nobody asks Carve at its start, so nobody may count cards for it either."""
+        for limits in (NATIVE, {"nvidia.com/gpu": 1}):
+            with self.subTest(limits=limits):
+                name = self.static(limits)
+                self.wait_ready(name, 120)
+                self.assert_no_card(name)
+                self.control_has_looked("n1")
+                self.assertIsNone(self.record_text(name))
+                self.assertEqual(self.writes_about(name), {})
+
+    def test_one_with_slots_that_asks_for_nothing_never_starts(self):
+        name = self.static({binder.SLOT: 1})
+        said = wait_for("the agent's word", 120, lambda: [one for one in self.warnings(name) if "record" in one])
+        self.assertIn("has no record", said[0])
+        self.assertEqual((self.started(name), self.record_text(name)), ([], None))
+
+
+class BoundByOthers(OtherWays):
+    def bound(self, node):
+        """A pod whose scheduler nobody is, bound by the test as that one would; its name."""
+        made = self.create(asking(self.name(), NATIVE, schedulerName=NOBODY))
+        self.assertEqual(made["spec"]["schedulerName"], NOBODY)
+        binder.bind(self.kube, made, node, None)
+        return made["metadata"]["name"]
+
+    def test_it_is_placed_on_that_node_by_one_patch(self):
+        name = self.bound("n2")
+        self.wait_ready(name)
+        self.assertEqual([(size, cores) for _, size, cores in self.cards_of(name)["main"]], [(4 * GIB, 30)])
+        self.assertIn(self.cards_of(name)["main"][0][0], [card["uuid"] for card in self.cards_on("n2")])
+        self.assert_right([name])
+        self.assertEqual(self.writes_about(name), {("carve-control", "patch", "pods"): 1})
+
+    def test_where_its_node_has_no_room_nothing_starts_until_there_is(self):
+        whole, = self.run_all(asking(self.name(), {"nvidia.com/gpu": len(self.cards_on("n2"))},
+                                     nodeSelector={"kubernetes.io/hostname": "n2"}))
+        name = self.bound("n2")
+        said = wait_for("why it does not start", 30, lambda: [
+            one for one in self.warnings(name) if "was chosen without Carve" in one])
+        self.assertIn("node n2 was chosen without Carve and cannot give the cards", said[0])
+        self.assertIn("somebody has it alone", said[0])
+        # And the kubelet has tried by then, and was refused by the agent.
+        wait_for("the agent's word", 120, lambda: [one for one in self.warnings(name) if "has no record" in one])
+        self.assertEqual((self.started(name), self.record_text(name)), ([], None))
+        self.kube.delete("Pod", whole, grace=0)
+        self.wait_ready(name, 180)
+        self.assert_right([name])
+
+
+class NoText(OtherWays):
+    def test_a_number_without_quotes_is_the_api_servers_to_refuse(self):
+        """It is no manifest of a Pod: nobody of Carve's is asked. In quotes it is one, and Carve reads it."""
+        for limits in (NATIVE, {"aliyun.com/gpu-mem": 4}):
+            for where in ("labels", "annotations"):
+                with self.subTest(limits=limits, where=where):
+                    made = asking(self.name(), limits)
+                    made["metadata"][where] = {"aliyun.com/gpu-count": 2}
+                    with self.assertRaises(ApiError) as refused:
+                        self.create(made)
+                    self.assertEqual(refused.exception.status, 400)
+                    self.assertRegex(str(refused.exception), f"cannot unmarshal number .*[.]{where} of type string")
+        made = asking(self.name(), {"aliyun.com/gpu-mem": 4})
+        made["metadata"]["labels"] = {"aliyun.com/gpu-count": "two"}
+        with self.assertRaisesRegex(ApiError, 'denied the request: carve: .*gpu-count: "two"'):
+            self.create(made)
+
+
+class AddedLater(OtherWays):
+    """Ephemeral containers: what `kubectl debug` adds to a pod that runs."""
+    CONTENT = "application/strategic-merge-patch+json"
+
+    def add(self, name, container, **more):
+        """The container as it was stored."""
+        added = {"name": container, "image": images.PROGRAMS, "imagePullPolicy": "Never", "command": HOLD, **more}
+        stored = self.kube.patch("Pod", name, {"spec": {"ephemeralContainers": [added]}}, sub="ephemeralcontainers",
+                                 content=self.CONTENT)
+        return next(one for one in stored["spec"]["ephemeralContainers"] if one["name"] == container)
+
+    def runs(self, name, container):
+        wait_for(f"{container} runs", 60, lambda: "running" in (self.status_of(name, container) or {}).get("state", {}))
+
+    def test_it_gets_no_card_and_changes_nothing_for_the_pod(self):
+        name, = self.run_all(asking(self.name(), NATIVE))
+        before = self.record_text(name), self.status_of(name, "main")["containerID"], self.look(name)
+        self.assertNotEqual(self.mounted(name, "main"), [])         # or the look at the others' mounts says nothing
+        texts = self.create({"apiVersion": "v1", "kind": "ConfigMap", "data": {VISIBLE: "all"},
+                             "metadata": {"name": self.name("texts"), "namespace": "default"}})["metadata"]["name"]
+        # Admission closes the variable, by which NVIDIA's runtime would show it every card of the node: where it stands
+        # in the container's own words, and where it may come in with others.
+        for container, more, variable in (
+                ("plain", {}, None), ("beside", {"targetContainerName": "main"}, None),
+                ("greedy", {"env": [{"name": VISIBLE, "value": "all"}]}, "void"),
+                ("quiet", {"envFrom": [{"configMapRef": {"name": texts}}]}, "void")):
+            with self.subTest(container):
+                stored = self.add(name, container, **more)
+                self.assertEqual(stored.get("env"), variable and [{"name": VISIBLE, "value": variable}])
+                self.runs(name, container)
+                self.assert_no_card(name, container, variable)
+        self.assertEqual((self.record_text(name), self.status_of(name, "main")["containerID"], self.look(name)), before)
+        self.assert_right([name])
+        self.assertEqual(self.writes_about(name), {("carve-control", "create", "pods/binding"): 1})
+
+    def test_in_a_pod_without_cards_the_variable_is_closed_too(self):
+        name, = self.run_all(pod(self.name()))
+        stored = self.add(name, "greedy", env=[{"name": VISIBLE, "value": "all"}])
+        self.assertEqual(stored["env"], [{"name": VISIBLE, "value": "void"}])
+        self.runs(name, "greedy")
+        self.assert_no_card(name, "greedy", "void")
+        self.assertNotIn("env", self.add(name, "plain"))            # nothing of it concerns Carve
+        self.runs(name, "plain")
+        self.assert_no_card(name, "plain")
+
+    def test_it_cannot_ask(self):
+        name, = self.run_all(asking(self.name(), NATIVE))
+        before = self.record_text(name)
+        for key, value in (*NATIVE.items(), ("nvidia.com/gpu", 1), (binder.SLOT, 1)):
+            with self.subTest(key), self.assertRaisesRegex(ApiError, "422 .*resources: Forbidden"):
+                self.add(name, "asking", resources={"limits": {key: str(value)}})
+        self.assertEqual(self.record_text(name), before)
+
+
+class Page(OtherWays):
+    def test_the_pod_of_the_page_as_it_stands(self):
+        """docs/kubernetes.md, the block that a shell takes. Only the image is another: the page's is to be your own."""
+        text = (paths.REPOSITORY / "docs/kubernetes.md").read_text()
+        command, = re.findall(r"(?ms)^\$ (cat <<POD \| kubectl apply -f -\n.*?^POD$)", text)
+        self.assertEqual(command.count("image: your/cuda-image:tag\n"), 1)
+        with tempfile.TemporaryDirectory(prefix="carve-page-") as folder:
+            Path(folder, "kubectl").symlink_to(self.ring.binaries["kubectl"])
+            done = subprocess.run(["bash", "-ec", command.replace("your/cuda-image:tag", images.PROGRAMS)], text=True,
+                                  capture_output=True, check=False, env={
+                                      **os.environ, "KUBECONFIG": str(self.ring.kubeconfig),
+                                      "PATH": f"{folder}:{os.environ['PATH']}"})
+        self.created.append(("Pod", "fraction", "default"))
+        self.assertEqual((done.returncode, done.stdout), (0, "pod/fraction created\n"), done.stderr)
+        self.wait_ready("fraction")
+        self.assertEqual([(size, cores) for _, size, cores in self.cards_of("fraction")["main"]], [(4096 << 20, 30)])
+        looked = json.loads(self.ring.kubectl("exec", "fraction", "--", "ring-look").stdout)
+        self.acquit(check.check([self.kube.get("Pod", "fraction")], [], [], {("default", "fraction", "main"): looked},
+                                by="records", physical=self.capacity))
+        sample, = re.findall(r"(?m)^\$ kubectl exec fraction -- (carve-sample-alloc [^#\n]*?) *(?:#.*)?$", text)
+        said = json.loads(self.ring.kubectl("exec", "fraction", "--", *sample.split()).stdout.splitlines()[-1])
+        self.assertEqual((said["out_of_memory"], said["total"]), (True, 4096 << 20))
+        wait_for("the page's view", 20, lambda: "default/fraction" in self.view("inspect"))
+
+
+class Settings(OtherWays):
+    """What stands in carve-cluster, changed on a cluster that runs: control and agents start anew by themselves."""
+    WORKLOADS = ("carve-control", "carve-agent")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.standing = cls.kube.get("ConfigMap", "carve-cluster", carve.NAMESPACE)["data"]["cluster.conf"]
+        cls.addClassCleanup(cls.back)
+
+    @classmethod
+    def back(cls):
+        cls.settle()
+        cls.ring.kubectl("apply", "-f", installed.DEPLOY / "control/webhook.yaml",
+                         "-f", installed.DEPLOY / "control/device-classes.yaml")
+        wait_for("all nodes show it again", 60, lambda: all(cls.shown(node.name) > 0 for node in cls.ring.nodes), 0.5)
+
+    @classmethod
+    def lives(cls):
+        """Of each pod of control and of the agents: its container's id while it is Ready."""
+        return {one["metadata"]["name"]: one["status"]["containerStatuses"][0]["containerID"]
+                for one in cls.kube.list("Pod", carve.NAMESPACE) for name in cls.WORKLOADS
+                if one["metadata"]["name"].startswith(name + "-") and one["status"].get("containerStatuses")
+                and one["status"]["containerStatuses"][0]["ready"]}
+
+    @classmethod
+    def settle(cls, **said):
+        """Sets these keys (_ stands for . and -), all others as they stood; until everybody has begun with them."""
+        text = cls.standing
+        for key, value in said.items():
+            line = re.compile(rf"(?m)^{key.replace('_', '[.-]')} = .*$")
+            name, = [one.partition(" = ")[0] for one in line.findall(text)]
+            text = line.sub(f"{name} = {value}", text)
+        before = cls.lives()
+        if cls.kube.get("ConfigMap", "carve-cluster", carve.NAMESPACE)["data"]["cluster.conf"] == text:
+            return
+        cls.kube.patch("ConfigMap", "carve-cluster", {"data": {"cluster.conf": text}}, carve.NAMESPACE)
+        wait_for("control and agents have begun anew", 240, lambda: (now := cls.lives()).keys() == before.keys() and
+                 not set(now.values()) & set(before.values()), 0.5)
+        for one in control.carves:
+            one.wait_serving(doors=said.get("doors", "slots"))
+
+    @classmethod
+    def shown(cls, node, name="nvidia.com/gpu"):
+        return int(cls.kube.get("Node", node)["status"]["allocatable"].get(name, 0))
+
+    def assert_left_alone(self, made):
+        """As the API server stores it where there is no Carve."""
+        aside = copy.deepcopy(made)
+        aside["metadata"]["namespace"] = "kube-system"        # where nobody of ours looks
+        path = self.kube.path("Pod", None, "kube-system", dryRun="All")
+        plain, stored = self.kube.request("POST", path, aside), self.dry(made)
+        self.assertEqual(stored["metadata"].get("annotations"), None)
+        self.assertEqual(stored["spec"]["schedulerName"], "default-scheduler")
+        for one in (plain, stored):
+            one["spec"].pop("volumes")                          # its token's, under a name of its own
+            for container in one["spec"]["containers"]:
+                container.pop("volumeMounts")
+        self.assertEqual(stored["spec"], plain["spec"])
+
+    def visible(self, value="all", limits=None):
+        made = asking(self.name(), limits or {})
+        made["spec"]["containers"][0]["env"] = [{"name": VISIBLE, "value": value}]
+        return made
+
+    def test_1_the_variable_refused_and_nvidias_name_left_to_somebody_else(self):
+        """Both at once: each change costs everybody's restart."""
+        self.settle(admission_visible_devices="refuse", dialects_nvidia="off")
+        with self.subTest("the variable"):
+            with self.assertRaises(ApiError) as refused:
+                self.create(self.visible())
+            self.assertIn(f'denied the request: carve: container main: {VISIBLE} = "all" without a request for a card',
+                          str(refused.exception))
+            self.assertIn("legal are void and none", str(refused.exception))
+            self.assertEqual(self.dry(self.visible("void"))["spec"]["containers"][0]["env"][0]["value"], "void")
+            plain, = self.run_all(pod(self.name()))
+            with self.assertRaisesRegex(ApiError, f"denied the request: carve: container late: {VISIBLE} "):
+                self.kube.patch("Pod", plain, {"spec": {"ephemeralContainers": [{
+                    "name": "late", "image": images.BUSYBOX, "env": [{"name": VISIBLE, "value": "all"}]}]}},
+                    sub="ephemeralcontainers", content=AddedLater.CONTENT)
+        with self.subTest("nvidia.com/gpu"):
+            wait_for("no node shows it", 60, lambda: not any(self.shown(node.name) for node in self.ring.nodes), 0.5)
+            whole = asking(self.name(), {"nvidia.com/gpu": 1})
+            self.assert_left_alone(whole)
+            self.assert_left_alone(self.visible(limits={"nvidia.com/gpu": 1}))      # as its plugin's agents are made
+            made = self.create(whole)
+            wait_for("the cluster's own scheduler looks for it", 30, lambda: [
+                m for m in self.messages(made) if "Insufficient nvidia.com/gpu" in m])
+            self.assertIsNone(self.record_text(made["metadata"]["name"]))
+            self.assertEqual(self.writes_about(made["metadata"]["name"]), {})
+        with self.subTest("a fraction"):
+            self.assert_right(self.run_all(asking(self.name(), NATIVE)))
+
+    def test_2_whole_cards_by_the_device_class_beside_fractions_of_control(self):
+        self.settle(doors="dra,slots", dialects_nvidia="dra")
+        with self.subTest("the setting before is back"):
+            stored = self.dry(self.visible())
+            self.assertEqual(stored["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
+        # As webhook.yaml and device-classes.yaml say for this setting.
+        hooks = re.sub(r",\s*'nvidia.com/gpu'", "", (installed.DEPLOY / "control/webhook.yaml").read_text())
+        self.assertNotIn("'nvidia.com/gpu'", hooks)
+        self.ring.kubectl("apply", "-f", "-", input=hooks)
+        self.ring.kubectl("apply", "-f", installed.DEPLOY / "device-classes.yaml")
+        wait_for("no node shows it", 60, lambda: not any(self.shown(node.name) for node in self.ring.nodes), 0.5)
+        here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+        self.assert_left_alone(asking(self.name(), {"nvidia.com/gpu": 1}, **here))
+        whole, = self.run_all(asking(self.name(), {"nvidia.com/gpu": 1}, **here))
+        self.assertIsNone(self.record_text(whole))
+        fractions = self.run_all(*[asking(self.name(), NATIVE, **here) for _ in range(2)])
+        self.assert_right(fractions)
+        found, seen = self.kube.get("Pod", whole), self.look(whole)
+        self.assertEqual(found["spec"]["schedulerName"], "default-scheduler")
+        self.acquit(check.check([found], self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None),
+                                {("default", whole, "main"): seen}, physical=self.capacity))
+        card, = seen["cuda"]["cards"]
+        self.assertNotIn(card["uuid"], [uuid for name in fractions for uuid, _, _ in self.cards_of(name)["main"]])
+
+
+class Metrics(OtherWays):
+    def test_what_control_and_agents_serve_is_as_prometheus_wants_it(self):
+        """Of both replicas and both nodes, while pods hold cards and one waits; the leader and the other one."""
+        held = self.run_all(*[asking(self.name(), NATIVE, nodeSelector={"kubernetes.io/hostname": node.name})
+                              for node in self.ring.nodes])
+        waiting = self.create(asking(self.name(), {"nvidia.com/gpu": 16}))
+        wait_for("why it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
+        with self.assertRaises(ApiError):
+            self.create(asking(self.name(), {"elasticgpu.io/gpu-core": 130}))
+        texts = self.scrapes()
+        self.assertEqual(len(texts), 4)
+        for name, text in texts.items():
+            with self.subTest(name):
+                families, samples, _ = exposition.read(text)
+                print(f"\n{name}: {len(families)} families, {len(samples)} series", flush=True)
+                wanted = ({"carve_control_requests_total", "carve_control_request_duration_seconds"}
+                          if name.startswith("carve-control") else {"carve_slice_memory_limit_bytes"})
+                self.assertLessEqual(wanted, {exposition.family_of(one, families) for one, _, _ in samples})
+                self.acquit(exposition.check(text))
+        limits = [sample for name, text in texts.items() for sample in exposition.read(text)[1]
+                  if sample[0] == "carve_slice_memory_limit_bytes"]
+        self.assertEqual(sorted((dict(labels)["pod"], value) for _, labels, value in limits),
+                         sorted((name, 4.0 * GIB) for name in held))
+
+    def scrapes(self):
+        """Name of the pod -> its text."""
+        found = {}
+        for one in self.kube.list("Pod", carve.NAMESPACE):
+            name = one["metadata"]["name"]
+            port = ":8080" if name.startswith("carve-control-") else ""
+            if port or name.startswith("carve-agent-"):
+                path = f"/api/v1/namespaces/{carve.NAMESPACE}/pods/{name}{port}/proxy/metrics"
+                found[name] = self.kube.request("GET", path, raw=True)
+        return found
+
+
+if __name__ == "__main__":
+    main()
