@@ -236,14 +236,23 @@ class Health(CarveTest):
         self.wait_ready(new["metadata"]["name"])
         self.claim_gets_the_card_of_slots(self.claim_pod(1), 1)
 
+    def admission_failed(self, made):
+        """The kubelet has refused the pod for its slots, and for nothing else."""
+        status = self.kube.get("Pod", made["metadata"]["name"])["status"]
+        return (status.get("phase"), status.get("reason")) == ("Failed", "UnexpectedAdmissionError") and \
+            binder.SLOT in status["message"]
+
     def test_the_library_hangs(self):
         before = self.running(0)
         self.simctl("hang", "on")
         self.wait_bad(range(len(self.cards)))
         refused = self.slot_pod(1)
         # By the kubelet where no slot is left, else by name.
-        wait_for("refused", 45, lambda: self.phase(refused["metadata"]["name"]) == "Failed"
-                 or [m for _, _, m in self.kube.events_of(refused) if "hanging" in m])
+        try:
+            wait_for("refused", 45, lambda: self.admission_failed(refused)
+                     or [m for kind, _, m in self.kube.events_of(refused) if kind == "Warning" and "hanging" in m])
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe(refused['metadata']['name'])}") from None
         self.assert_go_on(before)
         self.simctl("hang", "off")
         self.wait_well()
