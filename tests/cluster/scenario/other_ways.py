@@ -1,7 +1,8 @@
 """Pods that come in other ways than by a plain create of a manifest in the dialects: as a node's own file, bound by
-another scheduler, with a container added later, out of a page of the documentation, with nvidia.com/gpu served by somebody
-else. Each has what its record gives it, or no card at all. And the metrics of it all, by Prometheus' own conventions.
+another scheduler, with a container added later, out of a page of the documentation, with nvidia.com/gpu served by
+somebody else. Each has what its record gives it, or no card at all. And the metrics, by Prometheus' own conventions.
 """
+import contextlib
 import copy
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
@@ -28,8 +30,8 @@ NOBODY = "nobodys-scheduler"
 
 class OtherWays(control.ControlTest):
     def assert_no_card(self, name, container="main", variable=None):
-        """It runs and sees none, and nothing of Carve's or the driver's is mounted there. variable: what its environment
-        says in NVIDIA_VISIBLE_DEVICES."""
+        """It runs and sees none, and nothing of Carve's or the driver's is mounted there. variable: what stands in its
+        NVIDIA_VISIBLE_DEVICES."""
         seen = self.look(name, container)
         self.assertEqual((seen["cuda"], seen["nvml"], seen["mapped"]), (None, None, []))
         self.assertEqual(self.mounted(name, container), [])
@@ -240,47 +242,45 @@ class Settings(OtherWays):
     """What stands in carve-cluster, changed on a cluster that runs: control and agents start anew by themselves."""
     WORKLOADS = ("carve-control", "carve-agent")
 
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.standing = cls.kube.get("ConfigMap", "carve-cluster", carve.NAMESPACE)["data"]["cluster.conf"]
-        cls.addClassCleanup(cls.back)
+    def setUp(self):
+        self.addCleanup(self.back)      # the last one: when the pods are gone
+        super().setUp()
+        self.standing = self.kube.get("ConfigMap", "carve-cluster", carve.NAMESPACE)["data"]["cluster.conf"]
 
-    @classmethod
-    def back(cls):
-        cls.settle()
-        cls.ring.kubectl("apply", "-f", installed.DEPLOY / "control/webhook.yaml",
-                         "-f", installed.DEPLOY / "control/device-classes.yaml")
-        wait_for("all nodes show it again", 60, lambda: all(cls.shown(node.name) > 0 for node in cls.ring.nodes), 0.5)
+    def back(self):
+        self.settle()
+        self.ring.kubectl("apply", "-f", installed.DEPLOY / "control/webhook.yaml",
+                          "-f", installed.DEPLOY / "control/device-classes.yaml")
+        wait_for("all nodes show it again", 60, lambda: all(self.shown()), 0.5)
+        stored = self.dry(self.visible())
+        self.assertEqual(stored["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
 
-    @classmethod
-    def lives(cls):
+    def lives(self):
         """Of each pod of control and of the agents: its container's id while it is Ready."""
         return {one["metadata"]["name"]: one["status"]["containerStatuses"][0]["containerID"]
-                for one in cls.kube.list("Pod", carve.NAMESPACE) for name in cls.WORKLOADS
+                for one in self.kube.list("Pod", carve.NAMESPACE) for name in self.WORKLOADS
                 if one["metadata"]["name"].startswith(name + "-") and one["status"].get("containerStatuses")
                 and one["status"]["containerStatuses"][0]["ready"]}
 
-    @classmethod
-    def settle(cls, **said):
+    def settle(self, **said):
         """Sets these keys (_ stands for . and -), all others as they stood; until everybody has begun with them."""
-        text = cls.standing
+        text = self.standing
         for key, value in said.items():
             line = re.compile(rf"(?m)^{key.replace('_', '[.-]')} = .*$")
             name, = [one.partition(" = ")[0] for one in line.findall(text)]
             text = line.sub(f"{name} = {value}", text)
-        before = cls.lives()
-        if cls.kube.get("ConfigMap", "carve-cluster", carve.NAMESPACE)["data"]["cluster.conf"] == text:
-            return
-        cls.kube.patch("ConfigMap", "carve-cluster", {"data": {"cluster.conf": text}}, carve.NAMESPACE)
-        wait_for("control and agents have begun anew", 240, lambda: (now := cls.lives()).keys() == before.keys() and
+        before, begun = self.lives(), time.monotonic()
+        self.kube.patch("ConfigMap", "carve-cluster", {"data": {"cluster.conf": text}}, carve.NAMESPACE)
+        wait_for("control and agents have begun anew", 240, lambda: (now := self.lives()).keys() == before.keys() and
                  not set(now.values()) & set(before.values()), 0.5)
-        for one in control.carves:
+        for one in self.carves:
             one.wait_serving(doors=said.get("doors", "slots"))
+        print(f"\nall have begun anew {time.monotonic() - begun:.0f} s after the change", flush=True)
 
-    @classmethod
-    def shown(cls, node, name="nvidia.com/gpu"):
-        return int(cls.kube.get("Node", node)["status"]["allocatable"].get(name, 0))
+    def shown(self):
+        """What each node says that it has of nvidia.com/gpu."""
+        return [int(self.kube.get("Node", node.name)["status"]["allocatable"].get("nvidia.com/gpu", 0))
+                for node in self.ring.nodes]
 
     def assert_left_alone(self, made):
         """As the API server stores it where there is no Carve."""
@@ -301,7 +301,7 @@ class Settings(OtherWays):
         made["spec"]["containers"][0]["env"] = [{"name": VISIBLE, "value": value}]
         return made
 
-    def test_1_the_variable_refused_and_nvidias_name_left_to_somebody_else(self):
+    def test_the_variable_refused_and_nvidias_name_left_to_somebody_else(self):
         """Both at once: each change costs everybody's restart."""
         self.settle(admission_visible_devices="refuse", dialects_nvidia="off")
         with self.subTest("the variable"):
@@ -316,30 +316,32 @@ class Settings(OtherWays):
                 self.kube.patch("Pod", plain, {"spec": {"ephemeralContainers": [{
                     "name": "late", "image": images.BUSYBOX, "env": [{"name": VISIBLE, "value": "all"}]}]}},
                     sub="ephemeralcontainers", content=AddedLater.CONTENT)
-        with self.subTest("nvidia.com/gpu"):
-            wait_for("no node shows it", 60, lambda: not any(self.shown(node.name) for node in self.ring.nodes), 0.5)
-            whole = asking(self.name(), {"nvidia.com/gpu": 1})
-            self.assert_left_alone(whole)
-            self.assert_left_alone(self.visible(limits={"nvidia.com/gpu": 1}))      # as its plugin's agents are made
-            made = self.create(whole)
-            wait_for("the cluster's own scheduler looks for it", 30, lambda: [
-                m for m in self.messages(made) if "Insufficient nvidia.com/gpu" in m])
-            self.assertIsNone(self.record_text(made["metadata"]["name"]))
-            self.assertEqual(self.writes_about(made["metadata"]["name"]), {})
         with self.subTest("a fraction"):
             self.assert_right(self.run_all(asking(self.name(), NATIVE)))
+        with self.subTest("admission"):
+            self.assert_left_alone(asking(self.name(), {"nvidia.com/gpu": 1}))
+            self.assert_left_alone(self.visible(limits={"nvidia.com/gpu": 1}))      # whose plugin sets the variable
+        with self.subTest("the nodes"):
+            # Nobody serves it, so no node may say that it has any: a pod that is sent there would run without a card.
+            with contextlib.suppress(AssertionError):
+                wait_for("no node shows it", 20, lambda: not any(self.shown()), 0.5)
+            made = self.create(asking(self.name(), {"nvidia.com/gpu": 1}))
+            name = made["metadata"]["name"]
+            wait_for("the cluster's own scheduler has looked", 30, lambda: [
+                reason for _, reason, _ in self.kube.events_of(made) if reason in ("FailedScheduling", "Scheduled")])
+            self.assertIsNone(self.record_text(name))
+            self.assertEqual(self.writes_about(name), {})
+            self.assertIn("Insufficient nvidia.com/gpu", " ".join(self.messages(made)), self.shown())
 
-    def test_2_whole_cards_by_the_device_class_beside_fractions_of_control(self):
-        self.settle(doors="dra,slots", dialects_nvidia="dra")
-        with self.subTest("the setting before is back"):
-            stored = self.dry(self.visible())
-            self.assertEqual(stored["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
-        # As webhook.yaml and device-classes.yaml say for this setting.
+    def test_whole_cards_by_the_device_class_beside_fractions_of_control(self):
+        # As webhook.yaml and device-classes.yaml say for this setting. The class first: the agents take their totals
+        # back when they see it.
         hooks = re.sub(r",\s*'nvidia.com/gpu'", "", (installed.DEPLOY / "control/webhook.yaml").read_text())
         self.assertNotIn("'nvidia.com/gpu'", hooks)
         self.ring.kubectl("apply", "-f", "-", input=hooks)
         self.ring.kubectl("apply", "-f", installed.DEPLOY / "device-classes.yaml")
-        wait_for("no node shows it", 60, lambda: not any(self.shown(node.name) for node in self.ring.nodes), 0.5)
+        wait_for("no node shows it", 60, lambda: not any(self.shown()), 0.5)
+        self.settle(doors="dra,slots", dialects_nvidia="dra")
         here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
         self.assert_left_alone(asking(self.name(), {"nvidia.com/gpu": 1}, **here))
         whole, = self.run_all(asking(self.name(), {"nvidia.com/gpu": 1}, **here))
