@@ -160,6 +160,26 @@ TEST(Conditions, NoTotalIsSetBeforeItIsKnownWhetherADeviceClassMapsIt) {
   EXPECT_TRUE(total()) << "what was known stays";
 }
 
+/// dialects.nvidia was slots, and is not any more. Of what it set itself an agent knows by the Node alone.
+TEST(Conditions, ATotalOfOtherSettingsIsWithdrawnUnlessAPluginHasTheNameNow) {
+  const auto changed = [](World& world, const char* set) {
+    world.kube.put(World::kPath, std::string(R"({"metadata":{"name":"n1","uid":"u","annotations":{)") + set +
+                                     R"(}},"status":{"conditions":[],"capacity":{"nvidia.com/gpu":"4"}}})");
+    EXPECT_TRUE(world.kube.wait_watches(2, 5s));
+    world.settle();
+    return world.kube.object(World::kPath)->find(R"("nvidia.com/gpu":)") != std::string::npos;
+  };
+  constexpr const char* kOurs = R"("elasticgpu.io/totals-set":"nvidia.com/gpu")";
+  World ours;
+  EXPECT_FALSE(changed(ours, kOurs));
+  EXPECT_THAT(*ours.kube.object(World::kPath), HasSubstr(R"("elasticgpu.io/totals-set":"elasticgpu.io/gpu-core")"));
+  World somebodys;
+  EXPECT_TRUE(changed(somebodys, "")) << "no agent has set it";
+  World taken_over;
+  taken_over.plugins = {{"nvidia.com/gpu", 4}};
+  EXPECT_TRUE(changed(taken_over, kOurs));
+}
+
 /// A kubelet keeps the name of a plugin that went for five minutes, with no device, and fails pods that ask for it.
 TEST(Conditions, ANameThatTheKubeletStillKeepsForAPluginThatWentIsLeftToIt) {
   World world;

@@ -6,6 +6,7 @@
 #include "app/node/conditions.h"
 #include "app/node/labels.h"
 #include "app/node/node_status.h"
+#include "app/node/totals.h"
 #include "codec/kubelet/node_pod.h"
 #include "codec/node/gpu_object.h"
 #include "codec/node/node_object.h"
@@ -14,7 +15,7 @@ namespace carve::node {
 namespace {
 
 // What control writes for pods that wait: app/control/waker.h.
-constexpr std::array<const char*, 2> kAnnotations = {NodeStatus::kTouched, "elasticgpu.io/slices-free"};
+constexpr std::array<const char*, 3> kAnnotations = {NodeStatus::kTouched, "elasticgpu.io/slices-free", kTotalsSet};
 
 constexpr const char* kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
 
@@ -51,7 +52,9 @@ codec::NodeChanges totals_to_remove(const codec::NodeObject& node, const std::ve
   const std::string others =
       conflict != node.conditions.end() && conflict->second.on ? conflict->second.message : std::string();
   codec::NodeChanges removed;
-  for (const auto& name : totals) {
+  auto names = totals_set_on(node);  // by an agent of other settings, too
+  names.insert(totals.begin(), totals.end());
+  for (const auto& name : names) {
     const bool foreign = others.find(" serves " + name + " on") != std::string::npos;
     if (!foreign && node.capacity.contains(name)) removed[name] = std::nullopt;
   }
@@ -111,13 +114,14 @@ Result<std::vector<std::string>> leave_node(KubeApi& api, const std::string& nod
     CARVE_TRY_VOID(api.patch(path, KubePatch::kMerge, codec::node_labels_patch(labels)));
     note(labels, &gone);
   }
-  if (const auto annotations = annotations_to_remove(there); !annotations.empty()) {
-    CARVE_TRY_VOID(api.patch(path, KubePatch::kMerge, codec::node_annotations_patch(annotations)));
-    note(annotations, &gone);
-  }
   if (const auto removed = totals_to_remove(there, totals); !removed.empty()) {
     CARVE_TRY_VOID(api.patch(path + "/status", KubePatch::kMerge, codec::node_totals_patch(removed)));
     note(removed, &gone);
+  }
+  // After the totals: one of the annotations says which they are.
+  if (const auto annotations = annotations_to_remove(there); !annotations.empty()) {
+    CARVE_TRY_VOID(api.patch(path, KubePatch::kMerge, codec::node_annotations_patch(annotations)));
+    note(annotations, &gone);
   }
   // Last: as long as it is there, ConflictingPlugin says whose totals they are.
   if (const auto types = conditions_to_remove(there); !types.empty()) {

@@ -63,6 +63,19 @@ TEST_F(LeaveTest, ItsGpuObjectsGoAndThoseOfOtherNodesStay) {
   EXPECT_THAT(*gone, Contains("elasticgpu.io/gpu"));
 }
 
+/// By an agent that had other settings than those of its end.
+TEST_F(LeaveTest, ATotalThatTheNodeSaysIsAnAgentsGoes) {
+  node(R"({"type":"Ready","status":"True"})");
+  ASSERT_TRUE(kube.patch(kPath, KubePatch::kMerge,
+                         R"({"metadata":{"annotations":{"elasticgpu.io/totals-set":"nvidia.com/gpu"}}})"));
+  kube.fail_next({.verb = "patch", .path = "/status"});
+  EXPECT_FALSE(leave_node(kube, "n1", {}));
+  ASSERT_TRUE(leave_node(kube, "n1", {})) << "it still says so";
+  EXPECT_THAT(*kube.get(kPath), Not(HasSubstr("nvidia.com/gpu")));
+  EXPECT_THAT(*kube.get(kPath), Not(HasSubstr("totals-set")));
+  EXPECT_THAT(*kube.get(kPath), HasSubstr(R"("elasticgpu.io/gpu":)")) << "nobody said that this one is";
+}
+
 TEST_F(LeaveTest, ATotalThatAnotherPluginServesIsLeft) {
   node(R"({"type":"ConflictingPlugin","status":"True",)"
        R"("message":"another device plugin serves nvidia.com/gpu on this node (7 devices); pods"})");

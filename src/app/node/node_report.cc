@@ -114,9 +114,22 @@ void NodeReport::look_for_classes() {
   for (const auto& text : *classes) mapped_->insert(codec::mapped_name(text));
 }
 
+/// Set by an agent of other settings: nobody serves them now, and who came for one would start without a card. Where a
+/// plugin of somebody's has taken the name over the number is the kubelet's by now.
+codec::NodeChanges NodeReport::totals_to_withdraw(const std::map<std::string, std::size_t>& plugins) const {
+  codec::NodeChanges withdrawn;
+  const auto node = status_.seen();
+  for (const auto& name : node ? totals_set_on(*node) : std::set<std::string>()) {
+    const bool wanted = std::find(world_.totals.begin(), world_.totals.end(), name) != world_.totals.end();
+    if (!wanted && !plugins.contains(name)) withdrawn[name] = std::nullopt;
+  }
+  return withdrawn;
+}
+
 /// Constant: never reduced because of use, nor while a card is away.
 codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, NodeFacts* facts) {
-  codec::NodeChanges totals;
+  const auto plugins = world_.plugins ? world_.plugins() : std::map<std::string, std::size_t>();
+  auto totals = totals_to_withdraw(plugins);
   if (world_.totals.empty()) return totals;
   const auto now = world_.clock.now();
   if (now >= next_classes_) {
@@ -129,7 +142,6 @@ codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, NodeFacts* f
     return totals;
   }
   most_cards_ = std::max(most_cards_, cards.cards.size());
-  const auto plugins = world_.plugins ? world_.plugins() : std::map<std::string, std::size_t>();
   for (const auto& name : world_.totals) {
     if (mapped_->contains(name)) {
       totals[name] = std::nullopt;

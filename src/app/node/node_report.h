@@ -74,6 +74,7 @@ class NodeReport {
                                    const std::vector<codec::NodePod>& pods);
   void look_for_classes();
   void count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts);
+  [[nodiscard]] codec::NodeChanges totals_to_withdraw(const std::map<std::string, std::size_t>& plugins) const;
   [[nodiscard]] codec::NodeChanges totals_of(const GpuInventory& cards, NodeFacts* facts);
   void note(const char* what, std::string* last, std::string error);
   Result<bool> publish(const GpuInventory& cards, const std::vector<HeldSlice>& holdings,

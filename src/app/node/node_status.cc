@@ -1,15 +1,27 @@
 #include "app/node/node_status.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/doors/notices.h"
 #include "app/node/labels.h"
+#include "app/node/totals.h"
 
 namespace carve::node {
 namespace {
 
 constexpr std::string_view kNodes = "/api/v1/nodes";
 constexpr std::string_view kAlwaysTold = "RuntimeWithoutCDI";
+
+/// The totals that are an agent's when the wish has come true: those it names, and those that stand there still.
+std::set<std::string> own_totals(const NodeWish& wish, const codec::NodeObject& node) {
+  auto own = totals_set_on(node);
+  std::erase_if(own, [&](const std::string& name) { return !node.capacity.contains(name); });
+  for (const auto& [name, value] : wish.totals) {
+    if (value) own.insert(name);
+  }
+  return own;
+}
 
 }  // namespace
 
@@ -107,6 +119,13 @@ std::vector<codec::NodeCondition> NodeStatus::due_conditions(const NodeWish& wis
   return due;
 }
 
+Result<void> NodeStatus::write_down(const std::set<std::string>& totals, const codec::NodeObject& node) {
+  if (totals == totals_set_on(node)) return {};
+  const auto names = totals.empty() ? std::optional<std::string>() : fmt::format("{}", fmt::join(totals, ","));
+  return patch(fmt::format("{}/{}", kNodes, node_), KubePatch::kMerge,
+               codec::node_annotations_patch({{kTotalsSet, names}}));
+}
+
 Result<bool> NodeStatus::step(const NodeWish& wish) {
   const auto node = seen();
   if (!node) return fail(Code::kUnavailable, "Node " + node_ + " is not known yet");
@@ -134,8 +153,11 @@ Result<bool> NodeStatus::step(const NodeWish& wish) {
     const bool same = there == node->capacity.end() ? !value.has_value() : value == there->second;
     if (!same) totals[name] = value;
   }
-  if (!totals.empty() && due("totals"))
-    CARVE_TRY_VOID(patch(path + "/status", KubePatch::kMerge, codec::node_totals_patch(totals)));
+  if ((!totals.empty() || own_totals(wish, *node) != totals_set_on(*node)) && due("totals")) {
+    // Before they are set, and after they are gone: what is there is always written down.
+    CARVE_TRY_VOID(write_down(own_totals(wish, *node), *node));
+    if (!totals.empty()) CARVE_TRY_VOID(patch(path + "/status", KubePatch::kMerge, codec::node_totals_patch(totals)));
+  }
   return waiting_;
 }
 

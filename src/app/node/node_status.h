@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -55,6 +56,7 @@ class NodeStatus {
   [[nodiscard]] std::vector<codec::NodeCondition> due_conditions(const NodeWish& wish,
                                                                  const codec::NodeObject& node);
   [[nodiscard]] bool due(const char* kind);
+  Result<void> write_down(const std::set<std::string>& totals, const codec::NodeObject& node);
   Result<void> patch(const std::string& path, KubePatch kind, const std::string& body);
   void learn(const std::string& object);
 

@@ -8,6 +8,7 @@
 #include "app/node/labels.h"
 #include "app/node/node_report.h"
 #include "app/node/runtime_cdi.h"
+#include "app/node/totals.h"
 #include "port/testing/fake_kube_api.h"
 
 namespace carve::node {
@@ -106,11 +107,27 @@ TEST_F(NodeStatusTest, TotalsAreAssertedAgainAndTakenAwayWhereAClassHasTheName) 
   ASSERT_TRUE(step());
   EXPECT_THAT(*kube.get(kPath, {}), HasSubstr(R"("capacity":{"elasticgpu.io/gpu-core":"200"})"));
   ASSERT_TRUE(step());
-  EXPECT_EQ(patches(), 1U);
+  EXPECT_EQ(patches(), 2U);  // one of them says that it is an agent's
   wish.totals = {{"elasticgpu.io/gpu-core", std::nullopt}};
   clock.advance(NodeStatus::kGap);
   ASSERT_TRUE(step());
+  EXPECT_THAT(*kube.get(kPath, {}), ::testing::Not(HasSubstr(R"("elasticgpu.io/gpu-core":)")));
+  clock.advance(NodeStatus::kGap);
+  ASSERT_TRUE(step());
   EXPECT_THAT(*kube.get(kPath, {}), ::testing::Not(HasSubstr("gpu-core")));
+}
+
+TEST_F(NodeStatusTest, WhatIsSetIsWrittenDownFirst) {
+  wish.labels = {};
+  wish.totals = {{"elasticgpu.io/gpu-core", "200"}};
+  kube.fail_next({.verb = "patch", .path = "/status"});
+  EXPECT_FALSE(step());
+  EXPECT_EQ(totals_set_on(*status.seen()), std::set<std::string>{"elasticgpu.io/gpu-core"});
+  EXPECT_TRUE(status.seen()->capacity.empty());
+  clock.advance(NodeStatus::kGap);
+  ASSERT_TRUE(step());
+  EXPECT_EQ(totals_set_on(*status.seen()), std::set<std::string>{"elasticgpu.io/gpu-core"});
+  EXPECT_EQ(status.seen()->capacity.size(), 1U);
 }
 
 TEST_F(NodeStatusTest, TotalsUnderOthersNamesAreWrittenOnceToo) {
@@ -120,10 +137,10 @@ TEST_F(NodeStatusTest, TotalsUnderOthersNamesAreWrittenOnceToo) {
     ASSERT_TRUE(step());
     clock.advance(NodeStatus::kGap);
   }
-  EXPECT_EQ(patches(), 1U);
+  EXPECT_EQ(patches(), 2U);
   wish.totals["nvidia.com/gpu"] = std::nullopt;
   ASSERT_TRUE(step());
-  EXPECT_THAT(*kube.get(kPath, {}), ::testing::Not(HasSubstr("nvidia.com/gpu")));
+  EXPECT_THAT(*kube.get(kPath, {}), ::testing::Not(HasSubstr(R"("nvidia.com/gpu":)")));
 }
 
 TEST(Conditions, EachTroubleIsOneConditionWithCauseAndFix) {

@@ -63,4 +63,12 @@ Result<std::vector<std::string>> total_names(const std::string& words) {
   return names;
 }
 
+std::set<std::string> totals_set_on(const codec::NodeObject& node) {
+  const auto there = node.annotations.find(kTotalsSet);
+  if (there == node.annotations.end()) return {};
+  const auto names = total_names(there->second);
+  if (!names) return {};  // none of an agent's
+  return {names->begin(), names->end()};
+}
+
 }  // namespace carve::node

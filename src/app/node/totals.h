@@ -1,11 +1,13 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
+#include "codec/node/node_object.h"
 #include "core/model/card.h"
 
 namespace carve::node {
@@ -22,5 +24,10 @@ namespace carve::node {
 /// "elasticgpu.io/gpu,elasticgpu.io/gpu-core" → the names; empty: none.
 ///   errors  kInvalidArgument: an unknown name
 [[nodiscard]] Result<std::vector<std::string>> total_names(const std::string& words);
+
+/// An annotation of the Node: the totals that an agent has set there. What was set and is not wanted any more is taken
+/// away; a number that anybody else set is not.
+inline constexpr const char* kTotalsSet = "elasticgpu.io/totals-set";
+[[nodiscard]] std::set<std::string> totals_set_on(const codec::NodeObject& node);
 
 }  // namespace carve::node
