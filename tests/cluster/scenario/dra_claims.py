@@ -98,6 +98,16 @@ class DraClaims(CarveTest):
         self.assertEqual([sorted(c["memory"] // GIB for c in look["cuda"]["cards"]) for look in seen.values()],
                          [[2], [3], [2, 3]])
 
+    def test_two_requests_on_one_card_are_one_sight_of_it(self):
+        """A container that has both: by whichever library it asks, it has the same of the card."""
+        uuid = self.carve.truth("cards")["cards"][0]["uuid"]
+        only = f'device.attributes["{DRIVER}"].uuid == "{uuid}"'
+        claim = self.claim([request("a", "2Gi", "10", selector=only), request("b", "3Gi", "20", selector=only)])
+        name = self.started(self.pod_of(claim))
+        look = self.look(name, "c0")
+        self.acquit([f"{name}: cuda shows {look['cuda']['cards']}, nvml {look['nvml']['cards']}"]
+                    if look["cuda"]["cards"] != look["nvml"]["cards"] else [])
+
     def test_cards_are_selected_by_what_they_are(self):
         uuid = self.carve.truth("cards")["cards"][-1]["uuid"]
         selector = f'device.attributes["gpu.elasticgpu.io"].uuid == "{uuid}" && ' \
