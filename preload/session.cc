@@ -45,7 +45,8 @@ bool same_card(const char* card_uuid, const CUuuid& uuid) {
   return true;
 }
 
-/// Fills `card_of_ordinal`. A device that the driver shows and the slice does not hold stays 0: refused later.
+/// Fills `card_of_ordinal`. A device that the driver shows and the slice does not hold stays 0: refused later. Of two
+/// slices on one card (two requests of a claim, in one container) the first counts, as in nvml.cc.
 void match_cards(int devices) {
   for (int i = 0; i < devices && i < static_cast<int>(kMaxOrdinals); ++i) {
     CUdevice device = i;
@@ -61,6 +62,7 @@ void match_cards(int devices) {
     for (std::uint32_t c = 0; c < process.card_count; ++c) {
       if (same_card(process.cards[c].grant->card_uuid, uuid)) {
         process.card_of_ordinal[device] = static_cast<std::int8_t>(c + 1);
+        break;
       }
     }
   }

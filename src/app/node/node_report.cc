@@ -7,8 +7,6 @@
 
 #include "app/node/labels.h"
 #include "app/node/program_errors.h"
-#include "app/node/totals.h"
-#include "codec/node/plugin_conflict.h"
 
 namespace carve::node {
 namespace {
@@ -20,7 +18,6 @@ constexpr auto kLook = milliseconds(200);
 constexpr auto kFull =
     seconds(5);  // everything is compared again, whether or not something changed
 constexpr auto kAskRuntime = seconds(10);
-constexpr auto kAskClasses = seconds(10);
 constexpr auto kAskServer = seconds(20);  // a node's share of what the server is asked
 constexpr auto kAskAgain = seconds(2);
 constexpr auto kAway = seconds(5);  // shorter is a stumble of the network
@@ -44,7 +41,8 @@ NodeReport::NodeReport(std::string node, World world)
       world_(std::move(world)),
       gpus_(node_, world_.api),
       status_(node_, world_.api, world_.clock),
-      claims_(world_.api, world_.notices) {}
+      claims_(world_.api, world_.notices),
+      totals_({world_.api, world_.clock, world_.totals, world_.gpushare_unit, world_.plugins}) {}
 
 void NodeReport::ask_runtime() {
   next_runtime_ = world_.clock.now() + kAskRuntime;
@@ -100,62 +98,6 @@ NodeFacts NodeReport::facts_of(const GpuInventory& cards, const std::vector<code
   facts.refused = world_.notices.refusals();
   count_unresolved(pods, &facts);
   return facts;
-}
-
-/// What was known stays while the server does not answer.
-void NodeReport::look_for_classes() {
-  const auto classes = world_.api.list("/apis/resource.k8s.io/v1/deviceclasses");
-  if (!classes && classes.error().code != Code::kNotFound) {
-    classes_error_ = classes.error().what;
-    return;
-  }
-  mapped_.emplace();
-  if (!classes) return;  // a server without the kind
-  for (const auto& text : *classes) mapped_->insert(codec::mapped_name(text));
-}
-
-/// Set by an agent of other settings: nobody serves them now, and who came for one would start without a card. Where a
-/// plugin of somebody's has taken the name over the number is the kubelet's by now.
-codec::NodeChanges NodeReport::totals_to_withdraw(const std::map<std::string, std::size_t>& plugins) const {
-  codec::NodeChanges withdrawn;
-  const auto node = status_.seen();
-  for (const auto& name : node ? totals_set_on(*node) : std::set<std::string>()) {
-    const bool wanted = std::find(world_.totals.begin(), world_.totals.end(), name) != world_.totals.end();
-    if (!wanted && !plugins.contains(name)) withdrawn[name] = std::nullopt;
-  }
-  return withdrawn;
-}
-
-/// Constant: never reduced because of use, nor while a card is away.
-codec::NodeChanges NodeReport::totals_of(const GpuInventory& cards, NodeFacts* facts) {
-  const auto plugins = world_.plugins ? world_.plugins() : std::map<std::string, std::size_t>();
-  auto totals = totals_to_withdraw(plugins);
-  if (world_.totals.empty()) return totals;
-  const auto now = world_.clock.now();
-  if (now >= next_classes_) {
-    next_classes_ = now + kAskClasses;
-    look_for_classes();
-  }
-  if (!mapped_) {
-    // A pod that the scheduler sends here for a total of a mapped name would start without a device.
-    facts->withheld = "whether a DeviceClass maps one of the names is not known: " + classes_error_;
-    return totals;
-  }
-  most_cards_ = std::max(most_cards_, cards.cards.size());
-  for (const auto& name : world_.totals) {
-    if (mapped_->contains(name)) {
-      totals[name] = std::nullopt;
-      facts->withheld += (facts->withheld.empty() ? "" : ", ") + name + " is mapped by a DeviceClass";
-    } else if (const auto other = plugins.find(name); other != plugins.end()) {
-      // The kubelet writes that plugin's number there, and fails pods that ask for more than it has, also while it
-      // waits for a plugin that went: the name is left to it, whatever we would say.
-      facts->conflicting +=
-          (facts->conflicting.empty() ? "" : "; ") + codec::conflict_words(name, other->second);
-    } else if (cards.cards.size() == most_cards_ && most_cards_ > 0) {
-      if (auto total = total_of(name, cards.cards, world_.gpushare_unit)) totals[name] = std::move(*total);
-    }
-  }
-  return totals;
 }
 
 void NodeReport::note(const char* what, std::string* last, std::string error) {
@@ -258,7 +200,7 @@ void NodeReport::step() {
   note("GPU objects not written", &gpu_error_, published ? "" : published.error().what);
   NodeWish wish;
   auto facts = facts_of(cards, pods);
-  wish.totals = totals_of(cards, &facts);
+  wish.totals = totals_.wanted(cards, status_.seen(), &facts);
   wish.labels = labels_of(cards);
   wish.labels_known = !cards.cards.empty();
   wish.conditions = conditions_of(facts);

@@ -16,6 +16,7 @@
 #include "app/node/conditions.h"
 #include "app/node/gpu_publisher.h"
 #include "app/node/node_status.h"
+#include "app/node/node_totals.h"
 #include "app/node/pod_claims.h"
 #include "base/log.h"
 #include "port/container_runtime.h"
@@ -72,10 +73,7 @@ class NodeReport {
   void look_for_server(Clock::Time now);
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);
-  void look_for_classes();
   void count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts);
-  [[nodiscard]] codec::NodeChanges totals_to_withdraw(const std::map<std::string, std::size_t>& plugins) const;
-  [[nodiscard]] codec::NodeChanges totals_of(const GpuInventory& cards, NodeFacts* facts);
   void note(const char* what, std::string* last, std::string error);
   Result<bool> publish(const GpuInventory& cards, const std::vector<HeldSlice>& holdings,
                        const std::vector<codec::NodePod>& pods, Clock::Time now);
@@ -85,6 +83,7 @@ class NodeReport {
   GpuPublisher gpus_;
   NodeStatus status_;
   PodClaims claims_;
+  NodeTotals totals_;
   std::atomic<bool> leaving_ = false;
   std::atomic<Presence> told_ = Presence::kComing;  // what the Node says of this agent
   mutable std::mutex mutex_;
@@ -106,10 +105,6 @@ class NodeReport {
   std::string status_error_;
   std::set<std::string> unresolved_;  // "pod UID/container" that were seen; bounded
   std::size_t unresolved_seen_ = 0;
-  std::size_t most_cards_ = 0;
-  std::optional<std::set<std::string>> mapped_;  // resource names that a DeviceClass maps; nullopt: not read yet
-  std::string classes_error_ = "not asked yet";
-  Clock::Time next_classes_{};
 };
 
 }  // namespace carve::node

@@ -1,0 +1,72 @@
+#include "app/node/node_totals.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "app/node/totals.h"
+#include "codec/node/plugin_conflict.h"
+
+namespace carve::node {
+namespace {
+
+constexpr auto kAskClasses = std::chrono::seconds(10);
+
+}  // namespace
+
+/// What was known stays while the server does not answer.
+void NodeTotals::look_for_classes() {
+  const auto classes = world_.api.list("/apis/resource.k8s.io/v1/deviceclasses");
+  if (!classes && classes.error().code != Code::kNotFound) {
+    classes_error_ = classes.error().what;
+    return;
+  }
+  mapped_.emplace();
+  if (!classes) return;  // a server without the kind
+  for (const auto& text : *classes) mapped_->insert(codec::mapped_name(text));
+}
+
+/// Set by an agent of other settings: nobody serves them now, and who came for one would start without a card. Where a
+/// plugin of somebody's has taken the name over the number is the kubelet's by now.
+codec::NodeChanges NodeTotals::to_withdraw(const codec::NodeObject& node,
+                                           const std::map<std::string, std::size_t>& plugins) const {
+  codec::NodeChanges withdrawn;
+  for (const auto& name : totals_set_on(node)) {
+    const bool wanted = std::find(world_.names.begin(), world_.names.end(), name) != world_.names.end();
+    if (!wanted && !plugins.contains(name)) withdrawn[name] = std::nullopt;
+  }
+  return withdrawn;
+}
+
+codec::NodeChanges NodeTotals::wanted(const GpuInventory& cards, const std::optional<codec::NodeObject>& node,
+                                      NodeFacts* facts) {
+  const auto plugins = world_.plugins ? world_.plugins() : std::map<std::string, std::size_t>();
+  auto totals = node ? to_withdraw(*node, plugins) : codec::NodeChanges();
+  if (world_.names.empty()) return totals;
+  const auto now = world_.clock.now();
+  if (now >= next_classes_) {
+    next_classes_ = now + kAskClasses;
+    look_for_classes();
+  }
+  if (!mapped_) {
+    // A pod that the scheduler sends here for a total of a mapped name would start without a device.
+    facts->withheld = "whether a DeviceClass maps one of the names is not known: " + classes_error_;
+    return totals;
+  }
+  most_cards_ = std::max(most_cards_, cards.cards.size());
+  for (const auto& name : world_.names) {
+    if (mapped_->contains(name)) {
+      totals[name] = std::nullopt;
+      facts->withheld += (facts->withheld.empty() ? "" : ", ") + name + " is mapped by a DeviceClass";
+    } else if (const auto other = plugins.find(name); other != plugins.end()) {
+      // The kubelet writes that plugin's number there, and fails pods that ask for more than it has, also while it
+      // waits for a plugin that went: the name is left to it, whatever we would say.
+      facts->conflicting +=
+          (facts->conflicting.empty() ? "" : "; ") + codec::conflict_words(name, other->second);
+    } else if (cards.cards.size() == most_cards_ && most_cards_ > 0) {
+      if (auto total = total_of(name, cards.cards, world_.gpushare_unit)) totals[name] = std::move(*total);
+    }
+  }
+  return totals;
+}
+
+}  // namespace carve::node
