@@ -159,7 +159,7 @@ Result<void> Agent::restore() {
         const auto found = slices_.find(id);
         known = found != slices_.end();
         // Empty, and nobody has run in it: the agent was ended between making it and the process's joining, which
-        // may still come. As a slice just made it waits for its time to start.
+        // may still come: it has rejoin_time for that.
         if (known) found->second.joined = (populated && *populated) || ran.value_or(true);
       }
       if (known) {

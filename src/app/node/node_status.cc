@@ -119,8 +119,7 @@ std::vector<codec::NodeCondition> NodeStatus::due_conditions(const NodeWish& wis
   return due;
 }
 
-Result<void> NodeStatus::write_down(const std::set<std::string>& totals, const codec::NodeObject& node) {
-  if (totals == totals_set_on(node)) return {};
+Result<void> NodeStatus::write_down(const std::set<std::string>& totals) {
   const auto names = totals.empty() ? std::optional<std::string>() : fmt::format("{}", fmt::join(totals, ","));
   return patch(fmt::format("{}/{}", kNodes, node_), KubePatch::kMerge,
                codec::node_annotations_patch({{kTotalsSet, names}}));
@@ -153,9 +152,11 @@ Result<bool> NodeStatus::step(const NodeWish& wish) {
     const bool same = there == node->capacity.end() ? !value.has_value() : value == there->second;
     if (!same) totals[name] = value;
   }
-  if ((!totals.empty() || own_totals(wish, *node) != totals_set_on(*node)) && due("totals")) {
+  const auto own = own_totals(wish, *node);
+  const bool written_down = own == totals_set_on(*node);
+  if ((!totals.empty() || !written_down) && due("totals")) {
     // Before they are set, and after they are gone: what is there is always written down.
-    CARVE_TRY_VOID(write_down(own_totals(wish, *node), *node));
+    if (!written_down) CARVE_TRY_VOID(write_down(own));
     if (!totals.empty()) CARVE_TRY_VOID(patch(path + "/status", KubePatch::kMerge, codec::node_totals_patch(totals)));
   }
   return waiting_;

@@ -56,7 +56,7 @@ class NodeStatus {
   [[nodiscard]] std::vector<codec::NodeCondition> due_conditions(const NodeWish& wish,
                                                                  const codec::NodeObject& node);
   [[nodiscard]] bool due(const char* kind);
-  Result<void> write_down(const std::set<std::string>& totals, const codec::NodeObject& node);
+  Result<void> write_down(const std::set<std::string>& totals);
   Result<void> patch(const std::string& path, KubePatch kind, const std::string& body);
   void learn(const std::string& object);
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import signal
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -13,6 +14,7 @@ from .cluster import Ring
 from .kube import ApiError, wait_for
 
 _counter = itertools.count(1)
+OUT_OF_MEMORY = 2       # CUDA_ERROR_OUT_OF_MEMORY
 
 
 def pod(name, image=images.BUSYBOX, command=("sleep", "3600"), node=None, claims=None, annotations=None, **spec):
@@ -34,6 +36,22 @@ def pod(name, image=images.BUSYBOX, command=("sleep", "3600"), node=None, claims
     if annotations:
         meta["annotations"] = annotations
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": whole}
+
+
+class Meanwhile(threading.Thread):
+    """Runs while a block does, until `end` is set when it is left: a test's own run() looks at it."""
+
+    def __init__(self):
+        super().__init__()
+        self.end = threading.Event()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end.set()
+        self.join()
 
 
 class RingTest(unittest.TestCase):
@@ -103,6 +121,11 @@ class RingTest(unittest.TestCase):
                     os.kill(pid, signal.SIGKILL)
         wait_for("the container was started again", 120, lambda: self.restarts_of(name) > 0, 0.5)
         self.wait_ready(name, 120)
+
+    def assert_limited(self, name):
+        """A new process in a container that has 4 GiB of a card wants five: its library says hello, and the limit holds."""
+        done = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 << 30))
+        self.assertEqual(json.loads(done.stdout)["allocated"], OUT_OF_MEMORY, name)
 
     def restarts_of(self, name):
         """How often the pod's first container was started again."""

@@ -81,12 +81,20 @@ class ControlTest(RingTest):
         return {part["part"]: [(card["uuid"], card["bytes"], card["compute"]) for card in part["cards"]]
                 for part in self.record(name)["parts"]}
 
+    def status_of(self, name, container):
+        """Of a container, an ephemeral one too; None: the kubelet has said nothing of it yet."""
+        status = self.kube.get("Pod", name)["status"]
+        return next((one for one in status.get("containerStatuses", []) + status.get("ephemeralContainerStatuses", [])
+                     if one["name"] == container), None)
+
+    def process_in(self, name, container):
+        """The container's one process."""
+        process, = self.pids_of(self.status_of(name, container)["containerID"].partition("://")[2])
+        return process
+
     def environment(self, name, container="main"):
         """Of the container's one process, as the kernel has it."""
-        all_of = self.kube.get("Pod", name)["status"]
-        status, = [s for s in all_of["containerStatuses"] + all_of.get("ephemeralContainerStatuses", [])
-                   if s["name"] == container]
-        process, = self.pids_of(status["containerID"].partition("://")[2])
+        process = self.process_in(name, container)
         entries = Path(f"/proc/{process}/environ").read_bytes().decode().split("\0")
         return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 

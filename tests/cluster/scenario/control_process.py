@@ -26,7 +26,7 @@ from ring import bare_nodes, certs  # noqa: E402
 from ring.binder import RECORD, SLOT  # noqa: E402
 from ring.kube import ApiError, wait_for  # noqa: E402
 from ring.stall import Stall  # noqa: E402
-from ring.testing import RingTest, main, pod  # noqa: E402
+from ring.testing import Meanwhile, RingTest, main, pod  # noqa: E402
 
 DEPLOY = HERE.parent.parent / "deploy"
 SPACE = "control-process"
@@ -79,13 +79,13 @@ class Replica:
         return answer.status, answer.read().decode()
 
 
-class Asking(threading.Thread):
+class Asking(Meanwhile):
     """What kube-scheduler asks before it binds, one call after the other of one replica, until the end of the block."""
     VERBS = ("filter", "prioritize", "choose")
 
     def __init__(self, replica, context):
         super().__init__()
-        self.replica, self.context, self.end = replica, context, threading.Event()
+        self.replica, self.context = replica, context
         self.seconds, self.wrong = [], []
 
     def run(self):
@@ -100,14 +100,6 @@ class Asking(threading.Thread):
                 self.wrong.append(f"{verb}: {error}")
             self.seconds.append(time.monotonic() - begun)
             self.end.wait(0.02)
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.end.set()
-        self.join()
 
 
 class ControlProcess(RingTest):

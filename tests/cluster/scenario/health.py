@@ -281,8 +281,7 @@ class Health(CarveTest):
         self.wait_ready(waiting["metadata"]["name"])
         self.assert_go_on(before)
         for name in before:
-            done = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 * GIB))
-            self.assertIn('"allocated": 2', done.stdout)
+            self.assert_limited(name)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import sys
-import threading
 import time
 import unittest
 from pathlib import Path
@@ -22,7 +21,7 @@ sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 from ring import binder, carve, images, installed, planted, traces  # noqa: E402
 from ring.kube import ApiError  # noqa: E402
-from ring.testing import RingTest, main, pod, wait_for  # noqa: E402
+from ring.testing import Meanwhile, RingTest, main, pod, wait_for  # noqa: E402
 
 SPACE = carve.NAMESPACE
 SOAK = bool(os.environ.get("CARVE_SOAK"))
@@ -34,13 +33,13 @@ LIVING = 8                  # short pods at a time, at most
 ROLLS = int(os.environ.get("CARVE_ROLLS", "4")) if SOAK else 1      # rolling updates of the agents under short pods
 
 
-class Coming(threading.Thread):
+class Coming(Meanwhile):
     """Pods with cards, created without pause while something is replaced. Each is asked for once: a refusal is kept."""
 
     def __init__(self, test, make=None, every=1, most=MOST):
         super().__init__()
         self.test, self.make, self.every, self.most = test, make or test.asking, every, most
-        self.names, self.refused, self.end = [], [], threading.Event()
+        self.names, self.refused = [], []
 
     def run(self):
         while not self.end.is_set() and len(self.names) < self.most:
@@ -51,14 +50,6 @@ class Coming(threading.Thread):
             except (ApiError, OSError) as error:
                 self.refused.append(str(error))
             self.end.wait(self.every)
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.end.set()
-        self.join()
 
 
 # What an agent leaves that is killed and does not come back; an uninstall is to find it.

@@ -39,15 +39,10 @@ class OtherWays(control.ControlTest):
 
     def mounted(self, name, container):
         """What the container has of Carve and the driver, by the kernel's list of its mounts and its devices."""
-        process, = self.pids_of(self.status_of(name, container)["containerID"].partition("://")[2])
+        process = self.process_in(name, container)
         lines = Path(f"/proc/{process}/mountinfo").read_text().splitlines()
         places = [line.split()[4] for line in lines] + [str(one) for one in Path(f"/proc/{process}/root/dev").iterdir()]
         return [place for place in places if re.search("carve|nvidia|cuda", place)]
-
-    def status_of(self, name, container):
-        status = self.kube.get("Pod", name)["status"]
-        return next((one for one in status.get("containerStatuses", []) + status.get("ephemeralContainerStatuses", [])
-                     if one["name"] == container), None)
 
     def record_text(self, name):
         return self.kube.get("Pod", name)["metadata"].get("annotations", {}).get(binder.RECORD)

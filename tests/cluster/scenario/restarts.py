@@ -45,11 +45,6 @@ class Fractions(CarveTest):
     def container_ids(self, names):
         return {name: self.kube.get("Pod", name)["status"]["containerStatuses"][0]["containerID"] for name in names}
 
-    def limit_holds(self, name):
-        """The limit inside a container that runs, asked again now."""
-        done = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 * GIB))
-        self.assertIn('"allocated": 2', done.stdout)
-
 
 class Restarts(Fractions):
     doors = "dra"
@@ -75,7 +70,7 @@ class Restarts(Fractions):
             while thread.is_alive():
                 rounds += 1
                 if rounds % 8 == 0:     # throughout, and not only when all is over
-                    self.limit_holds(steady)
+                    self.assert_limited(steady)
                 names.append(self.fraction())
                 if len(names) > 12:
                     self.wait_ready(names[0], 120)
@@ -90,7 +85,7 @@ class Restarts(Fractions):
             self.wait_ready(name, 120)
         self.acquit(self.judge([*names, steady]))
         self.assertEqual(self.container_ids([steady]), before)
-        self.limit_holds(steady)
+        self.assert_limited(steady)
         self.assertEqual(killed[0], self.kills)
 
     def test_arbiter_killed_under_running_pods(self):
@@ -100,7 +95,7 @@ class Restarts(Fractions):
         for _ in range(5):
             self.node.kill("arbiter")
             self.carve.start_arbiter()
-        self.limit_holds(name)
+        self.assert_limited(name)
         self.assertEqual(self.container_ids([name]), before)
 
     def test_kubelet_restarted_under_pods_and_a_crash_loop(self):
@@ -140,7 +135,7 @@ class Restarts(Fractions):
         self.wait_ready(new, 120)
         self.acquit(self.judge([new, steady]))
         self.assertEqual(self.container_ids([steady]), before)
-        self.limit_holds(steady)
+        self.assert_limited(steady)
 
     def test_unprepare_works_with_the_driver_gone(self):
         name = self.fraction()
@@ -208,7 +203,7 @@ class RuntimeKilled(Fractions, SlotTest):
             self.assert_right(name)
         self.assertEqual(self.container_ids(steady), before)
         for name in steady:
-            self.limit_holds(name)
+            self.assert_limited(name)
 
     def recorded(self, card):
         """A pod by the slot door with 4 GiB of that card; its name."""

@@ -15,10 +15,9 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 from ring import binder, carve, cgroups, images, installed, stolen  # noqa: E402
-from ring.testing import CarveTest, RingTest, main, pod, wait_for  # noqa: E402
+from ring.testing import OUT_OF_MEMORY, CarveTest, RingTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
-OUT_OF_MEMORY = 2          # CUDA_ERROR_OUT_OF_MEMORY
 POINTS = 5                  # of a second's share, as tests/isolation allows beside another on two processors
 HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
 
@@ -198,11 +197,6 @@ class Upgrade(InstalledTest):
         """What must not change under an upgrade: which containers run, and how often they were started."""
         return {name: [(s["containerID"], s["restartCount"]) for s in
                        self.kube.get("Pod", name)["status"]["containerStatuses"]] for name in names}
-
-    def assert_limited(self, name):
-        """A new process in a container that was there before: its library says hello, and the limit holds."""
-        done = self.ring.kubectl("exec", name, "--", "ring-look", "allocate", str(5 * GIB))
-        self.assertEqual(json.loads(done.stdout)["allocated"], OUT_OF_MEMORY, name)
 
     def shares_during(self, what):
         """Card time of each process while `what` runs: per cent, the mean of all whole seconds of that time by the
