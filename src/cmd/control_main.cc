@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "app/control/leader.h"
 #include "app/control/live_placement.h"
 #include "app/control/metrics.h"
+#include "app/control/overlooked.h"
 #include "app/control/placer.h"
 #include "app/control/preempt_verb.h"
 #include "app/control/preemptor.h"
@@ -116,6 +118,7 @@ class Control {
   http::PeerClient peers_;
   control::BindRoute bind_route_;
   control::Placer placer_;
+  control::Overlooked overlooked_;
   control::Waker waker_;
   control::Preemptor preemptor_;
   control::PreemptVerb preempt_verb_;
@@ -167,11 +170,15 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       placer_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
-      waker_(model_, leader_, *apis_.bind, clock, log),
+      overlooked_({model_, leader_, *apis_.bind, clock, log, turned_away_,
+                   [this](const control::KnownPod& pod, const std::set<std::string>& but) {
+                     return extender_.choose_anywhere(pod, but);
+                   }}),
+      waker_(model_, leader_, *apis_.bind, clock, log, [this](bool gained) { return overlooked_.step(gained); }),
       preemptor_({model_, leader_, *apis_.bind, clock, log, turned_away_,
                   card_policy(),
                   [this](codec::EventNote note) { notices_.warn(std::move(note)); },
-                  [this](const codec::TurnedAwayNote& note) { tell_leader(note); }}),
+                  [this](const codec::TurnedAwayNote& note) { tell_leader(note); }, &overlooked_}),
       preempt_verb_({model_, config.dialects(), [this] { return placement_.rules(); },
                      [this] { return control::read_budgets(*apis_.bind); },
                      [this](const Owner& owner) { turned_away_.forget(owner.uid); }, log}),
@@ -191,7 +198,7 @@ void Control::filtered(const Owner& owner, const FitView& fit) {
   for (const auto& node : fit.refused) {
     if (!node.final) names.emplace_back(node.node);
   }
-  turned_away_.put(owner.uid, std::move(names), clock_.now());
+  turned_away_.put(owner.uid, std::move(names), clock_.now(), fit.refused.size());
 }
 
 std::string Control::turned_away_elsewhere(std::string_view call) {
@@ -301,6 +308,7 @@ std::string Control::metrics_text() {
   control::write_placement(placement_.figures(), &text);
   control::write_bindings(binder_.figures(), &text);
   control::write_preemptions(preemptor_.figures(), &text);
+  control::write_overlooked(overlooked_.figures(), &text);
   write_ports(&text);
   write_process(&text);
   return text.text();

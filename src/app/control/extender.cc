@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "app/control/live_placement.h"
 #include "codec/extender/extender.h"
@@ -87,6 +88,29 @@ const FittingView* Extender::best_of(Asked& asked) const {
   return clock_ == nullptr ? choose_node(asked.fit.nodes) : choose_ahead(asked);
 }
 
+std::optional<Extender::Sent> Extender::choose_anywhere(const KnownPod& pod, const std::set<std::string>& but) const {
+  Asked asked;
+  asked.parts = pod.parts;
+  asked.owner = pod.owner();
+  asked.args.priority = pod.object.priority;
+  asked.rules = rules_();
+  asked.cluster = snapshot_();
+  asked.policy = policy_of(*asked.rules, pod.object.ask);
+  for (ClusterState::Number at = 0; at < asked.cluster->size(); ++at) {
+    if (!but.contains(asked.cluster->name(at))) asked.args.names.push_back(asked.cluster->name(at));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    asked.fit = cache_.fit(asked.cluster, ask_of(asked));
+  }
+  const FittingView* best = best_of(asked);
+  if (best == nullptr || best->score == kCrowded) return std::nullopt;
+  Sent sent{std::string(best->node), {}};
+  const std::lock_guard lock(mutex_);
+  sent.slices = expected_.sent_for(asked.owner, sent.node);
+  return sent;
+}
+
 std::string Extender::filter(std::string_view call) const { return nodes_for(call, Answer::kAll); }
 
 std::string Extender::filter_to_place(std::string_view call) const { return nodes_for(call, Answer::kAllToPlace); }
@@ -113,8 +137,12 @@ std::string Extender::nodes_for(std::string_view call, Answer wanted) const {
   }
   answer.names.reserve(asked.fit.nodes.size());
   for (const auto& node : asked.fit.nodes) answer.names.push_back(node.node);
-  for (const auto& node : asked.fit.refused)
-    (node.final ? answer.hopeless : answer.failed).emplace_back(node.node, *node.why);
+  const bool many = wanted != Answer::kAll && asked.fit.refused.size() >= kMany;
+  for (const auto& node : asked.fit.refused) {
+    const bool hopeless = node.final || (wanted != Answer::kAll && node.node != asked.args.nominated);
+    const std::string_view why = many ? kHindranceTexts[static_cast<std::size_t>(node.class_of_why)] : *node.why;
+    (hopeless ? answer.hopeless : answer.failed).emplace_back(node.node, why);
+  }
   return codec::to_json(answer, asked.args);
 }
 

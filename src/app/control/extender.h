@@ -5,10 +5,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "app/control/known_pod.h"
 #include "base/clock.h"
 #include "codec/dialects/dialect.h"
 #include "codec/extender/extender.h"
@@ -47,6 +49,11 @@ class Extender {
   /// The same for kube-scheduler, which asks to prioritize next, but not where one node alone is left: it takes that.
   /// So the pod is expected there from now on.
   [[nodiscard]] std::string filter_to_place(std::string_view call) const;
+  /// What it names hopeless are all nodes but the one that is named to the pod: kube-scheduler asks about nodes where
+  /// nothing but cards is missing, so its own search for victims finds there that it needs none, and calls that an
+  /// error, with the nodes in another order each time; and a pod whose message is another one is tried again at once.
+  /// For the same reason the reasons are short (kHindranceTexts) where it asks about kMany nodes or more.
+  static constexpr std::size_t kMany = 100;
   /// filter and prioritize in one call: of the nodes that serve the pod the engine's choice alone, so that the
   /// scheduler has nothing left to score or to ask. Where none does, all refusals, as filter. For a scheduler whose
   /// only extender this is: another one might refuse that node.
@@ -60,6 +67,14 @@ class Extender {
   /// begins. The pod stays expected for Expected::kComes, or until it is seen to hold: a question that came before may
   /// look at a cluster without it.
   [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, const std::string& node) const;
+  struct Sent {
+    std::string node;
+    std::vector<Slice> slices;  // what it will hold there
+  };
+  /// What choose() would answer if kube-scheduler asked about all nodes that have a card, `but` apart; the pod is
+  /// expected there. nullopt: none serves it, or none will when those have come who are on their way.
+  ///   cost    as choose()
+  [[nodiscard]] std::optional<Sent> choose_anywhere(const KnownPod& pod, const std::set<std::string>& but) const;
 
  private:
   /// What the pod asks for, and which of the named nodes have it.

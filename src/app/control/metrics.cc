@@ -184,4 +184,13 @@ void write_preemptions(const Preemptor::Figures& made, codec::MetricsText* text)
   text->sample(made.victims);
 }
 
+void write_overlooked(const Overlooked::Figures& named, codec::MetricsText* text) {
+  text->family("carve_control_nodes_named_total", Kind::kCounter,
+               "Nodes named to pods that kube-scheduler turned away without having looked at them.");
+  text->sample(named.named);
+  text->family("carve_control_nodes_named_in_vain_total", Kind::kCounter,
+               "Of these, where the pod did not come: more than cards was missing there.");
+  text->sample(named.in_vain);
+}
+
 }  // namespace carve::control

@@ -14,6 +14,7 @@
 #include "app/control/binder.h"
 #include "app/control/cluster_model.h"
 #include "app/control/live_placement.h"
+#include "app/control/overlooked.h"
 #include "app/control/preemptor.h"
 #include "codec/metrics/metrics_text.h"
 #include "core/cluster/cluster.h"
@@ -75,6 +76,8 @@ void write_placement(const LivePlacement::Figures& figures, codec::MetricsText* 
 /// What became of Bindings, and of pods for which others were to go.
 void write_bindings(const Binder::Figures& figures, codec::MetricsText* text);
 void write_preemptions(const Preemptor::Figures& figures, codec::MetricsText* text);
+/// Nodes that were named to pods beside kube-scheduler's part.
+void write_overlooked(const Overlooked::Figures& figures, codec::MetricsText* text);
 /// What the model knows, in numbers.
 void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* text);
 

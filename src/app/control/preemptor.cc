@@ -63,6 +63,7 @@ std::int64_t Preemptor::lowest() const {
 bool Preemptor::may_look(const KnownPod& pod, Clock::Time now) {
   const auto& uid = pod.object.ask.uid;
   if (pod.object.yields || attempts_.contains(uid)) return false;
+  if (world_.overlooked != nullptr && world_.overlooked->tries(uid)) return false;
   if (const auto at = not_before_.find(uid); at != not_before_.end() && now < at->second) return false;
   // kube-scheduler named a node: whoever goes for it is going, or is known in a moment.
   if (const auto at = named_.find(uid); at != named_.end() && now < at->second + kNamed) return false;
@@ -93,6 +94,7 @@ void Preemptor::consider(const KnownPod& pod, Clock::Time now) {
     return;
   }
   if (!fresh) return wake(uid, found.node, now);
+  if (world_.overlooked != nullptr && !world_.overlooked->exhausted(pod, note->at)) return;
   const auto budgets = read_budgets(world_.api);
   if (!budgets) {
     world_.log.warn("nobody is evicted: the disruption budgets cannot be read", {{"error", budgets.error().what}});
@@ -270,17 +272,21 @@ void Preemptor::look_after(const std::vector<Pod>& waiting, Clock::Time now) {
     });
     if (!ending && !attempt.free_since) attempt.free_since = now;
     const bool too_late = now >= attempt.latest || (attempt.free_since && now >= *attempt.free_since + kFreeFor);
-    if (pod == by_uid.end()) {
+    // Nobody went for it: the node was named to it because it has room, and is named no more.
+    const bool withdrawn =
+        pod != by_uid.end() && attempt.victims.empty() && pod->second->object.nominated != attempt.node;
+    if (pod == by_uid.end() || withdrawn) {
       world_.model.drop_hold(at->first);
     } else if (too_late) {
       give_up(*pod->second, attempt, now);
     }
-    at = pod == by_uid.end() || too_late ? attempts_.erase(at) : std::next(at);
+    at = pod == by_uid.end() || withdrawn || too_late ? attempts_.erase(at) : std::next(at);
   }
   for (const auto& pod : waiting) {
     const auto& uid = pod->object.ask.uid;
     if (pod->object.nominated.empty()) named_.erase(uid);
     if (pod->object.nominated.empty() || attempts_.contains(uid) || done_with_.contains(uid)) continue;
+    if (world_.overlooked != nullptr && world_.overlooked->tries(uid)) continue;  // its own, with the room
     named_.try_emplace(uid, now);
     adopt(*pod, now);
   }

@@ -12,6 +12,7 @@
 
 #include "app/control/cluster_model.h"
 #include "app/control/leader.h"
+#include "app/control/overlooked.h"
 #include "app/control/turned_away.h"
 #include "codec/cluster/budget.h"
 #include "codec/dra/event.h"
@@ -27,7 +28,8 @@ namespace carve::control {
 /// Nobody goes in vain:
 ///   - only for a pod that kube-scheduler asked about within kFresh and only on nodes that it named then: they passed
 ///     everything but cards. What it said longer ago is asked anew, by a touch of the node (Waker);
-///   - not while the pod fits somewhere, or will when those have gone who are going already;
+///   - not while the pod fits somewhere, or will when those have gone who are going already; where kube-scheduler named
+///     a part of the nodes, not before the others have been tried (Overlooked);
 ///   - what is chosen is chosen again on the ledger as it is just before the first eviction;
 ///   - several victims are asked for with dryRun first: all of them may go, or none does;
 ///   - the room is kept for the pod from before the first eviction on.
@@ -60,6 +62,7 @@ class Preemptor {
     std::function<void(codec::EventNote)> tell;  // may be empty
     /// Tells the leader of a pod that this replica turned away; may be empty.
     std::function<void(const codec::TurnedAwayNote&)> hand_over;
+    const Overlooked* overlooked = nullptr;
   };
   explicit Preemptor(World world) : world_(std::move(world)) {}
 

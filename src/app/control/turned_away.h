@@ -22,9 +22,10 @@ class TurnedAway {
   struct Note {
     std::shared_ptr<const std::vector<std::string>> nodes;
     Clock::Time at{};
+    std::size_t asked = 0;  // nodes of the call, with those that are none for it; 0: another replica's word
   };
 
-  void put(const std::string& uid, std::vector<std::string> nodes, Clock::Time now);
+  void put(const std::string& uid, std::vector<std::string> nodes, Clock::Time now, std::size_t asked = 0);
   /// It was served.
   void forget(const std::string& uid);
   [[nodiscard]] std::optional<Note> find(const std::string& uid) const;

@@ -48,15 +48,26 @@ Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& nod
   return {};
 }
 
-void Waker::step() {
-  const auto now = clock_.now();
+/// Some node has more room than at the look before.
+bool Waker::look() {
   const auto state = model_.snapshot();
   const auto before = std::exchange(seen_, state);
-  if (before && state != before) {
-    for (ClusterState::Number at = 0; at < state->size(); ++at) {
-      if (gained_room_at(*before, *state, at)) due_ = state->name(at);
-    }
+  if (!before || state == before) return false;
+  bool gained = false;
+  for (ClusterState::Number at = 0; at < state->size(); ++at) {
+    if (!gained_room_at(*before, *state, at)) continue;
+    due_ = state->name(at);
+    gained = true;
   }
+  return gained;
+}
+
+void Waker::step() {
+  const bool gained = look();
+  if (before_) {
+    if (auto node = before_(gained); !node.empty()) due_ = std::move(node);
+  }
+  const auto now = clock_.now();
   if (due_.empty() || now < next_ || !leader_.leads_until(now)) return;
   const auto waiting = model_.pods_where([](const KnownPod& pod) { return pod.waits(); }).size();
   if (waiting == 0) return due_.clear();

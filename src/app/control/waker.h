@@ -1,8 +1,11 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <stop_token>
+#include <string>
+#include <utility>
 
 #include "app/control/cluster_model.h"
 #include "app/control/leader.h"
@@ -25,19 +28,25 @@ class Waker {
   }
   static constexpr const char* kTouched = "elasticgpu.io/slices-free";
 
-  Waker(const ClusterModel& model, const Leader& leader, KubeApi& api, Clock& clock, Log& log)
-      : model_(model), leader_(leader), api_(api), clock_(clock), log_(log) {}
+  /// `before` is called ahead of every touch that is due, and else at each look: whether some node gained room, and it
+  /// may name a node that is to be touched. May be empty.
+  using Before = std::function<std::string(bool gained)>;
+  Waker(const ClusterModel& model, const Leader& leader, KubeApi& api, Clock& clock, Log& log, Before before = {})
+      : model_(model), leader_(leader), api_(api), clock_(clock), log_(log), before_(std::move(before)) {}
 
   /// Until `stop`.
   void run(const std::stop_token& stop);
   void step();
 
  private:
+  [[nodiscard]] bool look();
+
   const ClusterModel& model_;
   const Leader& leader_;
   KubeApi& api_;
   Clock& clock_;
   Log& log_;
+  const Before before_;
   std::shared_ptr<const ClusterState> seen_;
   std::string due_;  // a node on which something became free; empty: none
   Clock::Time next_{};

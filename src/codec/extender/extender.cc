@@ -150,6 +150,7 @@ Result<ExtenderArgs> parse_extender_args(std::string_view text) {
     json_read::Memory memory(call->pod);
     CARVE_TRY(const auto pod, json_read::parse_in(memory, call->pod, "extender call", kDepth - 1));
     CARVE_TRY(args.pod, take_pod(pod, &args.priority));
+    args.nominated = json_read::text(pod, "status.nominatedNodeName");
     args.names = std::move(call->names);
   } else {
     json_read::Memory memory(text);
@@ -157,6 +158,7 @@ Result<ExtenderArgs> parse_extender_args(std::string_view text) {
     const auto* pod = field(value, "Pod");
     if (pod == nullptr) return fail(Code::kInvalidArgument, "extender call: without Pod");
     CARVE_TRY(args.pod, take_pod(*pod, &args.priority));
+    args.nominated = json_read::text(*pod, "status.nominatedNodeName");
     if (!take_nodes(value, &args))
       return fail(Code::kInvalidArgument, "extender call: neither NodeNames nor Nodes");
     if (std::find(args.names.begin(), args.names.end(), "") != args.names.end())

@@ -22,6 +22,7 @@ namespace carve::codec {
 struct ExtenderArgs {
   PodAsk pod;
   std::int32_t priority = 0;                              // of the pod
+  std::string nominated;                                  // its status.nominatedNodeName
   std::vector<std::string_view> names;                    // the candidates, in the call's order; into it or `spelled`
   std::shared_ptr<const std::list<std::string>> spelled;  // names that do not stand in the call letter by letter
   bool cache_capable = true;                              // names came, not whole Node objects

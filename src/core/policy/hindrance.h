@@ -34,6 +34,22 @@ inline constexpr std::array<std::string_view, kHindrances> kHindranceWords = {
     "memory",    "compute", "held_alone", "not_empty", "unhealthy",     "card_closed",       "too_small",
     "model",     "not_named", "too_few",  "no_card",   "agent_leaving", "conflicting_plugin"};
 
+/// The same for a person, of a node, where there are too many of them to say how much is missing on each.
+inline constexpr std::array<std::string_view, kHindrances> kHindranceTexts = {
+    "no card has as much memory free",
+    "no card has as much compute free",
+    "its cards are each held alone",
+    "no card is empty",
+    "its cards are unhealthy",
+    "nothing new is put on its cards",
+    "its cards have less memory",
+    "its cards are of another model",
+    "the pod names other cards",
+    "too few cards are free",
+    "no card of ours on it",
+    "its agent is being replaced",
+    "another device plugin serves what the pod asks for"};
+
 /// What keeps a pod, for which place_pod() finds no room, from these cards: of the first container that too few cards
 /// serve by themselves, the reason of the card that comes nearest.
 ///   cost    O(cards × containers)

@@ -5,8 +5,11 @@ kubelet and no agent stand behind the nodes, so that there may be a thousand of 
 """
 import base64
 import concurrent.futures
+import json
+import os
 import re
 import socket
+from pathlib import Path
 
 from . import binder, carve, control_plane, network, paths
 from .certs import kubeconfig
@@ -17,12 +20,25 @@ DEPLOY = paths.REPOSITORY / "deploy"
 LABEL = "carve-ring/simulated-node"
 CONTROL, FOLLOWER, SCHEDULER = "placing-control", "placing-follower", "placing-scheduler"
 GIB = 1 << 30
+# No kubelet says that such nodes are well: the node controller taints them, sooner or later.
+WITHOUT_KUBELET = [{"key": f"node.kubernetes.io/{what}", "operator": "Exists"} for what in ("not-ready", "unreachable")]
 
 
 def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
+
+
+def status_writes(ring, name=None):
+    """How many times kube-scheduler has written to the status of pods (of that pod), by the API server's audit log."""
+    count = 0
+    for line in (ring.state.log("apiserver").parent / control_plane.AUDIT_LOG).read_text().splitlines():
+        if '"status"' in line and "kube-scheduler" in line:
+            what = json.loads(line)
+            there = what.get("objectRef", {})
+            count += (there.get("resource"), there.get("subresource")) == ("pods", "status") and name in (None, there["name"])
+    return count
 
 
 def node_object(index, cards):
@@ -218,6 +234,11 @@ class Placing:
         self.spawn(SCHEDULER, [self.ring.binaries["kube-scheduler"], f"--config={path}", "--secure-port=0",
                                "--feature-gates=OpportunisticBatching=false"])
         self.say("scheduler" + (" (stock)" if stock else ""))
+
+    def cpu_of(self, name):
+        """CPU seconds that the process has used."""
+        fields = Path(f"/proc/{self.ring.state.pid(name)}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self, name):
         stop(self.ring.state, name, grace=5)

@@ -1,0 +1,189 @@
+"""More nodes than kube-scheduler looks at: a pod finds the one node that has room, wherever it stands; and pods rest.
+
+A real kube-scheduler, real control, and 250 nodes with a card each that are objects alone. With percentageOfNodesToScore: 0
+kube-scheduler looks at 48 % of so many for each pod, and its own filters let all of them pass. The cards are filled by pods
+of priority 0 that are bound to them beforehand.
+"""
+import sys
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+from ring import binder, placing  # noqa: E402
+from ring.cluster import Ring, timer  # noqa: E402
+from ring.kube import wait_for  # noqa: E402
+
+NODES = 250
+SOON = 3.0      # s, from the room to the Binding: of 2 s that a pod may wait, and what a busy machine adds
+TAINT = {"key": "ring.test/closed", "effect": "NoSchedule"}
+
+
+def pod_of(name, node=None, priority=None, cards=1):
+    """Whole cards. `node`: it has been given one."""
+    spec = {"schedulerName": "carve-scheduler", "automountServiceAccountToken": False,
+            "nodeSelector": {placing.LABEL: "true"},
+            "tolerations": placing.WITHOUT_KUBELET,
+            "containers": [{"name": "c", "image": "none",
+                            "resources": {"limits": {binder.SLOT: "1", "nvidia.com/gpu": str(cards)}}}]}
+    if node:
+        spec["nodeName"] = node
+    if priority:
+        spec["priorityClassName"] = priority
+    return {"apiVersion": "v1", "kind": "Pod", "spec": spec,
+            "metadata": {"name": name, "namespace": "default", "labels": {placing.LABEL: "true"}}}
+
+
+class FullCluster(unittest.TestCase):
+    longMessage = True
+    PERCENTAGE = None       # as deployed
+
+    @classmethod
+    def setUpClass(cls):
+        if cls is FullCluster:
+            raise unittest.SkipTest("what the classes below share")
+        cls.ring = Ring.load()
+        cls.ring.control.enter()
+        cls.placing = placing.Placing(cls.ring, timer("overlooked"))
+        cls.kube = cls.placing.kube
+        cls.addClassCleanup(cls.placing.uninstall)
+        cls.placing.install()
+        cls.placing.make_nodes(NODES, 1)
+        cls.kube.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000,
+                         "metadata": {"name": "overlooked-high"}})
+        cls.addClassCleanup(cls.kube.delete, "PriorityClass", "overlooked-high")
+        cls.placing.start_control()
+        cls.placing.each(range(NODES), lambda kube, i: kube.create(pod_of(f"full-{i:03}", f"sim-{i:04}")))
+        wait_for("every card is taken", 60, lambda: cls.placing.metric('carve_pods{state="holding"}') == NODES, every=0.5)
+        cls.placing.start_scheduler(percentage=cls.PERCENTAGE)
+
+    def setUp(self):
+        self.made = []      # pods that wait, or got what was freed
+
+    def free(self, index):
+        self.kube.delete("Pod", f"full-{index:03}", grace=0)
+        self.addCleanup(self.fill, index)
+
+    def fill(self, index):
+        while self.made:
+            self.kube.delete("Pod", self.made.pop(), grace=0)
+        self.kube.create(pod_of(f"full-{index:03}", f"sim-{index:04}"))
+        wait_for("its card is taken again", 20, lambda: self.record(f"full-{index:03}"), every=0.1)
+
+    def record(self, name):
+        pod = self.kube.get("Pod", name)
+        return pod and pod["metadata"].get("annotations", {}).get(binder.RECORD)
+
+    def waits(self, name, **options):
+        self.kube.create(pod_of(name, **options))
+        self.made.append(name)
+
+    def refused(self, name):
+        conditions = self.kube.get("Pod", name)["status"].get("conditions", [])
+        return any(one["type"] == "PodScheduled" and one.get("reason") == "Unschedulable" for one in conditions)
+
+    def node_of(self, name):
+        return self.kube.get("Pod", name)["spec"].get("nodeName")
+
+    def bound_after(self, name, since):
+        wait_for(f"{name} is bound", 30, lambda: self.node_of(name), every=0.02)
+        return time.monotonic() - since
+
+    def named(self, what="carve_control_nodes_named_total"):
+        return self.placing.metric(what)
+
+
+class Rests(FullCluster):
+    def test_a_pod_that_fits_nowhere_is_not_tried_again_and_again(self):
+        """kube-scheduler looks for victims of its own for a pod of higher priority than others: in vain, since it knows of no
+        cards. Where it called that an error, in other words each time, it tried the pod 30 times a second."""
+        self.waits("rests", priority="overlooked-high", cards=2)
+        wait_for("it was refused", 20, lambda: self.refused("rests"), every=0.05)
+        time.sleep(2)       # the name of its condition, and what that had it try once more
+        before = placing.status_writes(self.ring, "rests")
+        time.sleep(5)
+        self.assertLessEqual(placing.status_writes(self.ring, "rests") - before, 2)
+        self.assertGreater(before, 0)
+        message = self.kube.get("Pod", "rests")["status"]["conditions"][0]["message"]
+        self.assertIn("0/250 nodes are available: 250 too few cards are free", message)
+        self.kube.delete("Pod", "rests", grace=0)
+
+
+class Overlooked(FullCluster):
+    PERCENTAGE = 0
+
+    def test_whoever_waits_gets_the_room_soon_wherever_it_is(self):
+        """The part that is looked at begins elsewhere each time: of so many tries some pods are not in luck."""
+        before, took = self.named(), []
+        for index in (3, 130, 249):
+            name = f"waits-{index}"
+            self.waits(name)
+            wait_for("it was refused", 20, lambda n=name: self.refused(n), every=0.05)
+            since = time.monotonic()
+            self.free(index)
+            took.append(self.bound_after(name, since))
+            self.assertEqual(self.node_of(name), f"sim-{index:04}")
+            self.doCleanups()
+            wait_for("nobody waits", 20, lambda: self.placing.metric('carve_pods{state="waiting"}') == 0, every=0.1)
+        print("\nfrom the room to the Binding, s: " + ", ".join(f"{one:.2f}" for one in took))
+        # A pod without a kubelet is gone at once; what it held is counted for some seconds more (ClusterModel::kLinger).
+        self.assertLess(max(took), SOON + 3)
+        self.assertGreater(self.named(), before, "control named no node")
+
+    def test_a_pod_that_comes_finds_the_one_free_node(self):
+        self.free(200)
+        wait_for("control knows", 20, lambda: self.placing.metric('carve_pods{state="holding"}') == NODES - 1, every=0.1)
+        time.sleep(3.5)      # it is counted that much longer (ClusterModel::kLinger)
+        took = []
+        for i in range(3):
+            name = f"comes-{i}"
+            since = time.monotonic()
+            self.kube.create(pod_of(name))
+            took.append(self.bound_after(name, since))
+            self.assertEqual(self.node_of(name), "sim-0200")
+            self.kube.delete("Pod", name, grace=0)
+            time.sleep(3.5)
+        print("\nfrom its creation to the Binding, s: " + ", ".join(f"{one:.2f}" for one in took))
+        self.assertLess(max(took), SOON)
+
+    def test_nobody_goes_while_a_node_beside_the_part_is_free(self):
+        self.free(77)
+        time.sleep(3.5)
+        for i in range(2):
+            name = f"high-{i}"
+            self.kube.create(pod_of(name, priority="overlooked-high"))
+            self.bound_after(name, time.monotonic())
+            self.assertEqual(self.node_of(name), "sim-0077")
+            self.kube.delete("Pod", name, grace=0)
+            time.sleep(3.5)
+        self.assertEqual(self.placing.metric("carve_control_preemption_victims_total"), 0)
+
+    def test_where_more_than_cards_is_missing_it_is_in_vain_and_then_others_go(self):
+        """Free, and closed to the pod by a taint, which control does not look at."""
+        for index in (10, 110, 210):
+            self.kube.patch("Node", f"sim-{index:04}", {"spec": {"taints": [TAINT]}}, None)
+            self.addCleanup(self.kube.patch, "Node", f"sim-{index:04}", {"spec": {"taints": None}}, None)
+            self.free(index)
+        time.sleep(3.5)
+        vain = self.named("carve_control_nodes_named_in_vain_total")
+        self.waits("tainted")
+        wait_for("three nodes were named in vain", 30,
+                 lambda: self.named("carve_control_nodes_named_in_vain_total") == vain + 3, every=0.2)
+        self.assertIsNone(self.node_of("tainted"))
+        self.assertFalse(self.kube.get("Pod", "tainted")["status"].get("nominatedNodeName"))
+        self.waits("higher", priority="overlooked-high")
+        wait_for("somebody goes for it", 40,
+                 lambda: self.placing.metric("carve_control_preemption_victims_total") == 1, every=0.2)
+        wait_for("it was named the node", 10, lambda: self.kube.get("Pod", "higher")["status"].get("nominatedNodeName"))
+        node = self.kube.get("Pod", "higher")["status"]["nominatedNodeName"]
+        self.assertNotIn(node, ("sim-0010", "sim-0110", "sim-0210"))
+        victim = f"full-{int(node[4:]):03}"
+        self.kube.delete("Pod", victim, grace=0)      # no kubelet ends it
+        self.addCleanup(self.fill, int(node[4:]))
+        self.bound_after("higher", time.monotonic())
+        self.assertEqual(self.node_of("higher"), node)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, warnings="ignore")
