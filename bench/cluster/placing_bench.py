@@ -11,203 +11,63 @@ scheduler process per turn:
 
 When a pod was created and bound is taken from the API server's audit log (microseconds), CPU from /proc/PID/stat (this
 bench's own clients are a process like the others; control runs, and watches, in the stock scheduler's turns too), what
-control refused from its metrics. A turn begins when the one before has nothing left to write. At the end of each turn
-of Carve every card is added up from the pods' records: a card that is over ends the run with 1. Systems are compared
-within one run only. A conflict is a pod that control sent to a node and, at its bind, refused there. With --check the
-run ends with 1 where a system of ours is slower than 0.9 x stock, or control takes more CPU per pod than it may: 0.5
-ms up to 100 nodes, 1 ms above (medians over the turns).
+control refused from its metrics (tests/cluster/ring/burst.py). control/NAME is the part of control's CPU that its
+threads of that name had, control/(ended) that of those which are no more. A turn begins when the one before has nothing
+left to write. At the end of each turn of Carve every card is added up from the pods' records: a card that is over ends
+the run with 1. Systems are compared within one run only. A conflict is a pod that control sent to a node and, at its
+bind, refused there. With --check the run ends with 1 where a system of ours is slower than 0.9 x stock, or control
+takes more CPU per pod than it may: 0.5 ms up to 100 nodes, 1 ms above (medians over the turns).
 """
 import argparse
 import json
-import multiprocessing
 import os
-import resource
 import statistics
 import sys
-import time
-from collections import defaultdict
-from datetime import datetime
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(REPOSITORY / "tests/cluster"))
-from ring import binder, control_plane, placing  # noqa: E402
+sys.path[:0] = [str(REPOSITORY / "tests/cluster"), str(REPOSITORY / "tests/cluster/checker")]
+import check  # noqa: E402
+from ring import burst, placing  # noqa: E402
 from ring.cluster import Ring, timer  # noqa: E402
-from ring.process import stop  # noqa: E402
 
-# Of Carve's as admission leaves them: with a slot. Admission itself is not part of this.
-ASKS = {"stock": {"nvidia.com/gpu": "1"}, "carve": {"nvidia.com/gpu": "1", binder.SLOT: "1"},
-        "fraction": {"elasticgpu.io/gpu-memory": "8192", "elasticgpu.io/gpu-core": "10", binder.SLOT: "1"}}
-WORKERS, PROCESSES = 16, 4
 LEAST = 0.9                             # of the stock scheduler's pods/s
+NO_FIGURES = ("system", "turn", "pods")
 MOST_CPU = ((100, 0.5), (None, 1.0))    # up to so many nodes, control's CPU per pod in ms
-CARD = 80 << 30
 
 
-def in_processes(items, work):
-    """work(kube, item) of every item by 16 workers in 4 processes: one Python process cannot ask fast enough."""
-    def some(part):
-        bench.each(part, work, WORKERS // PROCESSES)
-    fork = multiprocessing.get_context("fork")
-    made = [fork.Process(target=some, args=(items[i::PROCESSES],)) for i in range(PROCESSES)]
-    for one in made:
-        one.start()
-    for one in made:
-        one.join()
-        if one.exitcode != 0:
-            raise SystemExit("bench: a worker failed")
-
-
-def pod(turn, index, system):
-    return {"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": f"{system}-{turn}-{index:05}", "namespace": "default",
-                         "labels": {placing.LABEL: "true"}},
-            "spec": {"schedulerName": "carve-scheduler", "automountServiceAccountToken": False,
-                     "nodeSelector": {placing.LABEL: "true"},
-                     "tolerations": [{"operator": "Exists"}],
-                     "containers": [{"name": "main", "image": "none", "resources": {"limits": ASKS[system]}}]}}
-
-
-class Audit:
-    """The API server's audit log from here on."""
-
-    def __init__(self, ring):
-        self.path = ring.state.log("apiserver").parent / control_plane.AUDIT_LOG
-        self.at = self.path.stat().st_size
-        self.created, self.bound, self.writes, self.rest = {}, {}, 0, ""
-
-    def read(self):
-        with open(self.path, encoding="utf-8") as log:
-            log.seek(self.at)
-            text = self.rest + log.read()
-            self.at = log.tell()
-        lines = text.split("\n")
-        self.rest = lines.pop()
-        for line in lines:
-            event = json.loads(line)
-            about = event.get("objectRef") or {}
-            if event["stage"] != "ResponseComplete" or event["responseStatus"].get("code", 500) >= 300:
-                continue
-            self.writes += 1
-            if event["verb"] != "create" or about.get("resource") != "pods":
-                continue
-            time_ = datetime.fromisoformat(event["stageTimestamp"].replace("Z", "+00:00")).timestamp()
-            {"": self.created, "binding": self.bound}.get(about.get("subresource", ""), {})[about.get("name")] = time_
-
-
-class Cpu:
-    """Seconds of CPU from here on, by process: (user, system)."""
-
-    def __init__(self, pids):
-        self.pids = pids
-        self.before = self.now()
-
-    def now(self):
-        return {"clients": self.of_clients(), **{name: self.of(pid) for name, pid in self.pids.items()}}
-
-    @staticmethod
-    def of(pid):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return tuple(int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in fields[11:13])
-
-    @staticmethod
-    def of_clients():
-        both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return sum(one.ru_utime for one in both), sum(one.ru_stime for one in both)
-
-    def used(self):
-        return {name: tuple(now - before for now, before in zip(both, self.before[name]))
-                for name, both in self.now().items()}
-
-
-def wait_for_quiet(limit=90, most=5):
-    """Nobody writes more than Leases any more: control tells of pods by events behind their Bindings, some twenty a
-    second, and these are not the next turn's work."""
-    until = time.monotonic() + limit
-    while time.monotonic() < until:
-        audit = Audit(bench.ring)
-        time.sleep(1)
-        audit.read()
-        if audit.writes <= most:
-            return
-    raise SystemExit(f"bench: more than {most} writes a second still after {limit} s")
-
-
-def resident_mib(pid):
-    return int(next(line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-                    if line.startswith("VmHWM"))) / 1024
-
-
-def over(pods):
-    """The cards that were given away more than once over, by the records alone."""
-    memory, compute = defaultdict(int), defaultdict(int)
-    for one in pods:
-        for part in json.loads(one["metadata"]["annotations"][binder.RECORD])["parts"]:
-            for card in part["cards"]:
-                memory[card["uuid"]] += card["bytes"]
-                compute[card["uuid"]] += card["compute"]
-    return [uuid for uuid in memory if memory[uuid] > CARD or compute[uuid] > 100]
-
-
-def one_turn(turn, system, pods, percentage=None):
+def one_turn(bench, turn, system, pods, percentage=None):
     """Places `pods` pods; the figures."""
-    through_carve = system != "stock"
-    wait_for_quiet()
-    bench.start_scheduler(stock=not through_carve, limits=False, percentage=percentage)
-    names = {"scheduler": placing.SCHEDULER, "control": placing.CONTROL, "apiserver": "apiserver", "etcd": "etcd"}
-    pids = {name: bench.ring.state.pid(process) for name, process in names.items()}
-    time.sleep(5)       # its caches fill
-    outcomes = [f'carve_control_bindings_total{{outcome="{outcome}"}}' for outcome in ("refused", "failed", "unknown")]
-    accepted = 'carve_control_connections_total{port="https",what="accepted"}'
-    before = {line: bench.metric(line) for line in (*outcomes, accepted)} if through_carve else {}
-    audit = Audit(bench.ring)
-    cpu = Cpu(pids)
-    in_processes([pod(turn, index, system) for index in range(pods)], lambda kube, made: kube.create(made))
-    until = time.monotonic() + 600
-    while len(audit.bound) < pods:
-        audit.read()
-        if time.monotonic() > until:
-            raise SystemExit(f"bench: {system}: {len(audit.bound)} of {pods} pods are bound after ten minutes")
-        time.sleep(0.2)
-    used = cpu.used()
-    waits = sorted(audit.bound[name] - audit.created[name] for name in audit.bound)
-    took = max(audit.bound.values()) - min(audit.created.values())
-    creating = max(audit.created.values()) - min(audit.created.values())
-    found = {"system": system, "turn": turn, "pods": pods, "pods_per_s": pods / took, "created_per_s": pods / creating,
-             "p50_s": statistics.median(waits), "p99_s": waits[int(0.99 * (len(waits) - 1))],
-             "writes_per_pod": audit.writes / pods,
-             **{f"{name}_cpu_ms_per_pod": 1e3 * sum(both) / pods for name, both in used.items()},
-             "all_cpu_ms_per_pod": 1e3 * sum(sum(both) for both in used.values()) / pods,
-             **{f"{name}_system_ms_per_pod": 1e3 * both[1] / pods for name, both in used.items()}}
-    if through_carve:
-        found["control_peak_mib"] = resident_mib(pids["control"])
-        since = {line.split('"')[1]: bench.metric(line) - before[line] for line in outcomes}
-        found.update({"conflicts": since.pop("refused"), **since})
-        found["connections_per_pod"] = (bench.metric(accepted) - before[accepted]) / pods
-        too_full = over(bench.kube.list("Pod", labelSelector=placing.LABEL))
+    named = {f"{system}-{turn}-{index:05}": burst.ASKS[system] for index in range(pods)}
+    figures, _ = burst.one_turn(bench, named, stock=system == "stock", percentage=percentage)
+    if system != "stock":
+        sizes = {gpu["spec"]["uuid"]: gpu["spec"]["memory"] for gpu in bench.kube.list("GPU", None)}
+        too_full = check.check_records(bench.kube.list("Pod", labelSelector=placing.LABEL), sizes)
         if too_full:
             raise SystemExit(f"bench: {len(too_full)} cards were given away more than once over: {too_full[:3]}")
-    bench.stop(placing.SCHEDULER)
-    names = [item["metadata"]["name"] for item in bench.kube.list("Pod", labelSelector=placing.LABEL)]
-    in_processes(names, lambda kube, name: kube.delete("Pod", name, grace=0))
-    return found
+    burst.clear_pods(bench)
+    return {"system": system, "turn": turn, "pods": pods, **figures}
 
 
 def shown(found):
-    rest = {key: value for key, value in found.items() if key not in ("system", "turn", "pods")}
-    return f"{found['system']:9}" + "  ".join(f"{key} {value:.3g}" for key, value in rest.items())
+    return burst.shown(found["system"], {key: value for key, value in found.items() if key not in NO_FIGURES})
+
+
+def medians(figures, system):
+    """Of that system's turns, each figure's. A thread that a turn did not have took nothing there."""
+    own = [one for one in figures if one["system"] == system]
+    keys = dict.fromkeys(key for one in own for key in one if key not in NO_FIGURES)
+    return {key: statistics.median(one.get(key, 0) for one in own) for key in keys}
 
 
 def missed(figures, nodes) -> list:
     """Of all turns, what is beyond a budget, in words."""
-    def median(system, key):
-        values = [one[key] for one in figures if one["system"] == system]
-        return statistics.median(values) if values else None
     most = next(cpu for upto, cpu in MOST_CPU if upto is None or nodes <= upto)
     found = []
-    stock = median("stock", "pods_per_s")
+    stock = medians(figures, "stock").get("pods_per_s")
     for system in ("carve", "fraction"):
-        rate, used = median(system, "pods_per_s"), median(system, "control_cpu_ms_per_pod")
+        own = medians(figures, system)
+        rate, used = own.get("pods_per_s"), own.get("control_cpu_ms_per_pod")
         if stock and rate and rate < LEAST * stock:
             found.append(f"{system}: {rate / stock:.2f} x the stock scheduler's pods/s, at least {LEAST} is asked for")
         if used is not None and used > most:
@@ -216,7 +76,7 @@ def missed(figures, nodes) -> list:
     return found
 
 
-def main():
+def main(bench):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--cards", type=int, default=8)
@@ -231,17 +91,14 @@ def main():
     cards = options.nodes * options.cards
     if options.pods > cards and {"stock", "carve"} & set(options.systems.split(",")):
         parser.error(f"--pods {options.pods}: each asks for a whole card, and there are {cards}")
-    for name in ("scheduler", "controller-manager"):
-        stop(bench.ring.state, name, grace=5)
-    in_processes(range(options.nodes), lambda kube, index: bench.make_node(kube, index, options.cards))
-    bench.say(f"{options.nodes} nodes with {options.cards} cards")
+    burst.make_ready(bench, options.nodes, options.cards)
     bench.start_control()
     print(f"{options.nodes} nodes x {options.cards} cards, {options.pods} pods a turn, {os.cpu_count()} cores",
           flush=True)
     all_ = []
     for turn in range(options.turns):
         for system in options.systems.split(","):
-            all_.append(one_turn(turn, system, options.pods, options.percentage))
+            all_.append(one_turn(bench, turn, system, options.pods, options.percentage))
             print(shown(all_[-1]), flush=True)
     if options.json:
         options.json.write_text("".join(json.dumps(one) + "\n" for one in all_))
@@ -259,6 +116,6 @@ def main():
 if __name__ == "__main__":
     ring_ = Ring.load()
     ring_.control.enter()
-    bench = placing.Placing(ring_, timer("bench"))
-    bench.install()
-    main()
+    bench_ = placing.Placing(ring_, timer("bench"))
+    bench_.install()
+    main(bench_)

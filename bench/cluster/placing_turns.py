@@ -8,14 +8,13 @@ Prints each turn as it comes, then the medians and what misses a budget (placing
 """
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from placing_bench import REPOSITORY, missed, shown  # noqa: E402
+from placing_bench import REPOSITORY, medians, missed, shown  # noqa: E402
 
 RING = REPOSITORY / "tests/cluster"
 
@@ -53,16 +52,13 @@ def main():
         subprocess.run([RING / "down"], check=False, stdout=subprocess.DEVNULL)
         if options.json:
             options.json.write_text("".join(json.dumps(one) + "\n" for one in all_))
-    medians = {}
+    all_medians = {system: medians(all_, system) for system in systems}
     for system in systems:
-        own = [one for one in all_ if one["system"] == system]
-        medians[system] = {key: statistics.median(one[key] for one in own) for key in own[0]
-                           if key not in ("system", "turn", "pods")}
-        print("median " + shown({"system": system, **medians[system]}))
+        print("median " + shown({"system": system, **all_medians[system]}))
     for system in systems:
-        if system != "stock" and "stock" in medians:
-            print(f"{system}: {medians[system]['pods_per_s'] / medians['stock']['pods_per_s']:.2f} x the stock scheduler's "
-                  "pods/s")
+        if system != "stock" and "stock" in systems:
+            print(f"{system}: {all_medians[system]['pods_per_s'] / all_medians['stock']['pods_per_s']:.2f} x the stock "
+                  "scheduler's pods/s")
     beyond = missed(all_, options.nodes)
     print("\n".join(beyond), flush=True)
     if options.check and beyond:
