@@ -37,6 +37,7 @@
 #include "app/control/unhealthy_cards.h"
 #include "app/control/waker.h"
 #include "app/doors/notices.h"
+#include "base/thread_name.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
 #include "cmd/options.h"
@@ -309,6 +310,9 @@ std::string Control::metrics_text() {
   control::write_bindings(binder_.figures(), &text);
   control::write_preemptions(preemptor_.figures(), &text);
   control::write_overlooked(overlooked_.figures(), &text);
+  text.family("carve_control_notices_dropped_total", MetricsText::Kind::kCounter,
+              "Events that were never written, because more than a thousand waited.");
+  text.sample(notices_.dropped());
   write_ports(&text);
   write_process(&text);
   return text.text();
@@ -331,27 +335,28 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   const auto rules = placement_.sink();
   const auto unhealthy = unhealthy_.sink();
   const std::string rules_in = "/api/v1/namespaces/" + options_.space + "/configmaps";
-  std::jthread telling([&](const std::stop_token& stop) { notices_.run(stop); });  // the last: the others tell
+  using Stop = const std::stop_token&;
+  std::jthread telling([&](Stop stop) { notices_.run(stop); });  // the last: the others tell
   std::vector<std::jthread> threads;
-  threads.emplace_back([&](const std::stop_token& stop) { api.watch("/api/v1/nodes", {}, nodes, stop); });
-  threads.emplace_back(
-      [&](const std::stop_token& stop) { api.watch("/apis/elasticgpu.io/v1alpha1/gpus", {}, gpus, stop); });
-  threads.emplace_back([&](const std::stop_token& stop) { api.watch("/api/v1/pods", {}, pods, stop); });
-  threads.emplace_back([&](const std::stop_token& stop) {
-    api.watch(rules_in, control::LivePlacement::query(), rules, stop);
-  });
-  threads.emplace_back(
-      [&](const std::stop_token& stop) { api.watch(control::UnhealthyCards::kPath, {}, unhealthy, stop); });
-  threads.emplace_back([&](const std::stop_token& stop) {
+  const auto start = [&threads](const char* name, auto work) {
+    const NamesThreads named(name);
+    threads.emplace_back(std::move(work));
+  };
+  start("watch-nodes", [&](Stop stop) { api.watch("/api/v1/nodes", {}, nodes, stop); });
+  start("watch-gpus", [&](Stop stop) { api.watch("/apis/elasticgpu.io/v1alpha1/gpus", {}, gpus, stop); });
+  start("watch-pods", [&](Stop stop) { api.watch("/api/v1/pods", {}, pods, stop); });
+  start("watch-rules", [&](Stop stop) { api.watch(rules_in, control::LivePlacement::query(), rules, stop); });
+  start("watch-unhealthy", [&](Stop stop) { api.watch(control::UnhealthyCards::kPath, {}, unhealthy, stop); });
+  start("certificates", [&](Stop stop) {
     certificates_.run([this](const tls::Serving& serving) { secure_.serve_with(serving); }, stop);
   });
-  threads.emplace_back([&](const std::stop_token& stop) { catch_up_.run(stop); });
-  threads.emplace_back([&](const std::stop_token& stop) { leader_.run(stop); });
-  threads.emplace_back([&](const std::stop_token& stop) { binder_.run(clock_, stop); });
-  threads.emplace_back([&](const std::stop_token& stop) { placer_.run(stop); });
-  threads.emplace_back([&](const std::stop_token& stop) { waker_.run(stop); });
-  threads.emplace_back([&](const std::stop_token& stop) { preemptor_.run(stop); });
-  threads.emplace_back([&](const std::stop_token& stop) {
+  start("catch-up", [&](Stop stop) { catch_up_.run(stop); });
+  start("leader", [&](Stop stop) { leader_.run(stop); });
+  start("binder", [&](Stop stop) { binder_.run(clock_, stop); });
+  start("placer", [&](Stop stop) { placer_.run(stop); });
+  start("waker", [&](Stop stop) { waker_.run(stop); });
+  start("preemptor", [&](Stop stop) { preemptor_.run(stop); });
+  start("settings", [&](Stop stop) {
     settings_.run([&](const Error& why) { notices_.warn(control::settings_refused(api, options_.space, why)); }, stop);
   });
   int signal = 0;

@@ -60,15 +60,7 @@
 {{- $_ := set $pod "imagePullSecrets" $secrets -}}
 {{- end -}}
 {{- if eq $name "carve-control" }}{{ $_ := set $object.spec "replicas" .Values.control.replicas }}{{ end -}}
-{{- if eq $name "carve-scheduler" -}}
-{{- $_ := set $object.spec "replicas" .Values.scheduler.replicas -}}
-{{- if ne (toString .Values.scheduler.percentageOfNodesToScore) "100" -}}
-{{- /* kube-scheduler reads its configuration once: another value is another pod. */ -}}
-{{- $said := dict "elasticgpu.io/nodes-to-score" (toString .Values.scheduler.percentageOfNodesToScore) -}}
-{{- $meta := $object.spec.template.metadata -}}
-{{- $_ := set $meta "annotations" (merge (dict) $said (default dict $meta.annotations)) -}}
-{{- end -}}
-{{- end -}}
+{{- if eq $name "carve-scheduler" }}{{ $_ := set $object.spec "replicas" .Values.scheduler.replicas }}{{ end -}}
 {{- if has $name (list "carve-agent" "carve-arbiter") -}}
 {{- $_ := set $pod "nodeSelector" (merge (dict) .Values.agent.nodeSelector $pod.nodeSelector) -}}
 {{- end -}}
@@ -78,6 +70,17 @@
 {{- if not (contains $line $config) }}{{ fail (printf "bundle/control/scheduler/scheduler.yaml: no line %s" $line) }}{{ end -}}
 {{- $said := printf "percentageOfNodesToScore: %s" (toString .Values.scheduler.percentageOfNodesToScore) -}}
 {{- $_ := set $object.data "scheduler.yaml" (replace $line $said $config) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* kube-scheduler reads its configuration once, so another text is another pod. After all else that changes the text. */ -}}
+{{- define "carve.restarts" -}}
+{{- $config := get .objects (printf "ConfigMap/%s/carve-scheduler" .root.Values.namespace.name) -}}
+{{- $scheduler := get .objects (printf "Deployment/%s/carve-scheduler" .root.Values.namespace.name) -}}
+{{- if $scheduler -}}
+{{- $meta := $scheduler.spec.template.metadata -}}
+{{- $said := dict "elasticgpu.io/configuration" (index $config.data "scheduler.yaml" | sha256sum) -}}
+{{- $_ := set $meta "annotations" (merge (dict) $said (default dict $meta.annotations)) -}}
 {{- end -}}
 {{- end -}}
 

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "adapter/http/session.h"
+#include "base/thread_name.h"
 
 namespace carve::http {
 namespace {
@@ -179,7 +180,11 @@ void Server::Impl::wean_all() {
 
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, HttpHandler handler, Log& log) {
   CARVE_TRY(const auto where, parse_listen(options.listen));
-  auto impl = std::make_unique<Impl>(options, std::move(handler), log);
+  std::unique_ptr<Impl> impl;
+  {
+    const NamesThreads waiting("http-wait");
+    impl = std::make_unique<Impl>(options, std::move(handler), log);
+  }
   if (options.identity) {
     CARVE_TRY(impl->context, make_context(*options.identity));
   }
@@ -187,6 +192,7 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, HttpH
   error_code wrong;
   impl->port = impl->acceptor.local_endpoint(wrong).port();
   asio::co_spawn(impl->acceptor.get_executor(), impl->accept(), asio::detached);
+  const NamesThreads answering("http");
   for (auto& loop : impl->loops) loop.thread = std::jthread([&loop] { loop.io.run(); });
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }

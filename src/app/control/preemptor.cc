@@ -221,12 +221,11 @@ Preemptor::Answer Preemptor::evict(const KnownPod& victim, bool dry) {
 
 /// Somebody names a node for a pod, and those who hold there go: an earlier leader's decision, the leader's as another
 /// replica sees it, or kube-scheduler's own. The room is kept here too.
-void Preemptor::adopt(const KnownPod& pod, Clock::Time now) {
+void Preemptor::adopt(const KnownPod& pod, const Standing& all, Clock::Time now) {
   const auto& node = pod.object.nominated;
   const auto cluster = world_.model.snapshot();
   const auto state = cluster->find(node);
   if (state == cluster->end()) return;
-  const auto all = standing({});
   const NodeState& there = *state->second;
   Ledger rest = *SeenLedger(there, pod.owner(), pod.object.priority);
   std::vector<Owner> going;
@@ -237,7 +236,10 @@ void Preemptor::adopt(const KnownPod& pod, Clock::Time now) {
     if (auto known = world_.model.pod(owner.uid)) pods.push_back(std::move(known));
   }
   const auto placed = place_pod(rest, there.links, pod.owner(), pod.parts, world_.policy(pod, node));
-  if (!placed) return;
+  if (!placed) {
+    no_room_[pod.object.ask.uid] = now;
+    return;
+  }
   const auto latest = now + longest_grace(pods) + kLatest;
   world_.model.put_hold(node, {pod.owner(), pod.object.priority, *placed, going}, latest);
   attempts_[pod.object.ask.uid] = {node, going, latest, {}};
@@ -261,6 +263,7 @@ void Preemptor::look_after(const std::vector<Pod>& waiting, Clock::Time now) {
   std::erase_if(not_before_, gone);
   std::erase_if(woken_, gone);
   std::erase_if(named_, gone);
+  std::erase_if(no_room_, gone);
   std::erase_if(done_with_, [&](const std::string& uid) { return !by_uid.contains(uid); });
   std::erase_if(protected_, [&](const auto& one) { return one.second <= now; });
   const auto cluster = world_.model.snapshot();
@@ -282,13 +285,16 @@ void Preemptor::look_after(const std::vector<Pod>& waiting, Clock::Time now) {
     }
     at = pod == by_uid.end() || withdrawn || too_late ? attempts_.erase(at) : std::next(at);
   }
+  std::optional<Standing> all;  // of everybody, so once for those that need it
   for (const auto& pod : waiting) {
     const auto& uid = pod->object.ask.uid;
     if (pod->object.nominated.empty()) named_.erase(uid);
     if (pod->object.nominated.empty() || attempts_.contains(uid) || done_with_.contains(uid)) continue;
     if (world_.overlooked != nullptr && world_.overlooked->tries(uid)) continue;  // its own, with the room
     named_.try_emplace(uid, now);
-    adopt(*pod, now);
+    if (const auto at = no_room_.find(uid); at != no_room_.end() && now < at->second + kAgain) continue;
+    if (!all) all = standing({});
+    adopt(*pod, *all, now);
   }
 }
 

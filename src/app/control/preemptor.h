@@ -91,7 +91,7 @@ class Preemptor {
   enum class Answer : std::uint8_t { kGoes, kProtected, kFailed };
 
   void look_after(const std::vector<Pod>& waiting, Clock::Time now);
-  void adopt(const KnownPod& pod, Clock::Time now);
+  void adopt(const KnownPod& pod, const Standing& all, Clock::Time now);
   void give_up(const KnownPod& pod, const Attempt& attempt, Clock::Time now);
   /// The lowest priority among those who hold; nobody: the highest there is.
   [[nodiscard]] std::int64_t lowest() const;
@@ -114,6 +114,7 @@ class Preemptor {
   std::map<std::string, Attempt> attempts_;        // by UID
   std::map<std::string, Clock::Time> not_before_;  // by UID
   std::map<std::string, Clock::Time> woken_;       // by UID
+  std::map<std::string, Clock::Time> no_room_;     // by UID: when the node that is named to it had no room for it
   std::map<std::string, Clock::Time> named_;       // by UID: since when somebody else's nomination is known
   std::set<std::string> done_with_;                // UIDs whose nomination came to nothing
   std::map<Owner, Clock::Time> protected_;         // whom a budget protected, until when they are not asked again

@@ -110,6 +110,11 @@ std::string Notices::refusals() {
   return fmt::format("{} starts were refused, the first: {}", refusals_.size(), oldest->second.text);
 }
 
+std::uint64_t Notices::dropped() const {
+  const std::lock_guard lock(mutex_);
+  return dropped_;
+}
+
 void Notices::push(Job job) {
   if (jobs_.size() >= kMaxWaiting) {
     const auto minor = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& one) { return one.minor; });
@@ -165,7 +170,8 @@ void Notices::ripen(Clock::Time now) {
 }
 
 bool Notices::yields() const {
-  return busy_ && !jobs_.empty() && clock_.now() < jobs_.front().since + kPatience && busy_();
+  if (!busy_ || jobs_.empty() || jobs_.size() >= kMaxWaiting / 2) return false;
+  return clock_.now() < jobs_.front().since + kPatience && busy_();
 }
 
 bool Notices::take(Job* job, bool at_once) {

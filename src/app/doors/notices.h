@@ -45,8 +45,8 @@ class Notices {
                   std::function<Result<void>(KubeApi&)> write);
   /// What was to be written later about this is not true any more.
   void drop_later(const std::string& key);
-  /// While `busy` says yes what is to be written waits, each for kPatience at most: the API server's time is for what
-  /// somebody waits for. Before run().
+  /// While `busy` says yes what is to be written waits, each for kPatience at most and while fewer than half of those
+  /// that may wait do: the API server's time is for what somebody waits for. Before run().
   static constexpr Clock::Duration kPatience = std::chrono::seconds(10);
   void yield_to(std::function<bool()> busy) { busy_ = std::move(busy); }
   /// Until `stop`. What waits then is written before it returns, what tells of trouble first, as long as the server
@@ -57,6 +57,8 @@ class Notices {
   void write_due(const std::stop_token& stop = {});
   /// Writes all that waits, on this thread (tests; before the end).
   void flush();
+  /// Notices that were never written, because too many waited.
+  [[nodiscard]] std::uint64_t dropped() const;
 
  private:
   struct Job {
@@ -100,7 +102,7 @@ class Notices {
   std::string component_;
   const Clock& clock_;
   Log& log_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::condition_variable_any pause_;  // nobody wakes it
   std::function<bool()> busy_;

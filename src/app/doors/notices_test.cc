@@ -43,6 +43,19 @@ TEST_F(NoticesTest, WhatIsToldWaitsForThoseWhoComeFirstButNotForEver) {
   EXPECT_EQ(written(), 2U);
 }
 
+// A hundred pods a second for ten seconds are more than may wait: none of them is told of later than never.
+TEST_F(NoticesTest, OfALongBurstNothingIsLost) {
+  notices.yield_to([] { return true; });
+  for (int i = 0; i < 3000; ++i) {
+    tell("p" + std::to_string(i));
+    notices.write_due();
+  }
+  EXPECT_GT(written(), 2000U);
+  EXPECT_EQ(notices.dropped(), 0U);
+  for (int i = 0; i < 2000; ++i) tell("q" + std::to_string(i));  // and nobody writes
+  EXPECT_GT(notices.dropped(), 0U);
+}
+
 TEST_F(NoticesTest, BeforeTheEndAllIsWritten) {
   notices.yield_to([] { return true; });
   tell("a");

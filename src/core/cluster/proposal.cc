@@ -77,9 +77,13 @@ ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, 
     if (!fits(without(without(now, go), named))) go.push_back(one);
   }
   if (violations(go, standing.allowed) > 0) return {};
+  // As kube-scheduler lists them: of the nodes that are left it takes the one whose first victim matters least.
+  std::sort(go.begin(), go.end(), [](const Holder& a, const Holder& b) {
+    return std::tuple(-std::int64_t{a.priority}, a.started, a.owner) <
+           std::tuple(-std::int64_t{b.priority}, b.started, b.owner);
+  });
   ProposalAnswer answer{ProposalWord::kOthersFirst, {}};
   for (const Holder& victim : go) answer.victims.push_back(victim.owner);
-  std::sort(answer.victims.begin(), answer.victims.end());
   return answer;
 }
 

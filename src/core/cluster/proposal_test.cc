@@ -71,6 +71,13 @@ TEST_F(ProposalTest, OfTheProposedThoseGoTooWhoseCardsAreNeeded) {
   EXPECT_THAT(correct(16, {owner("b"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
 }
 
+// kube-scheduler takes the first of a node for the most important there.
+TEST_F(ProposalTest, TheMostImportantVictimIsNamedFirst) {
+  holds("a", "GPU-0", 16, 1);
+  holds("b", "GPU-1", 16, 5);
+  EXPECT_THAT(correct(16, {owner("cpu")}, 2).victims, ElementsAre(owner("b"), owner("a")));
+}
+
 TEST_F(ProposalTest, WhereCardsCannotBecomeFreeNobodyGoes) {
   holds("a", "GPU-0", 16, 10);
   holds("b", "GPU-1", 16, 11);

@@ -1,5 +1,6 @@
 """deploy/chart: the plain bundle, changed by values and by nothing else."""
 import copy
+import hashlib
 import json
 import subprocess
 import sys
@@ -43,6 +44,15 @@ def chart(*values) -> dict:
     rendered = ring_helm("template", DEPLOY / "chart", KUBERNETES, *values)
     found = by_name(rendered)
     assert len(found) == len(rendered), "an object is rendered twice"
+    for (kind, space, name), scheduler in found.items():      # in all that follows as the bundle has it
+        if (kind, name) != ("Deployment", "carve-scheduler"):
+            continue
+        meta = scheduler["spec"]["template"]["metadata"]
+        text = found["ConfigMap", space, name]["data"]["scheduler.yaml"]
+        said = meta["annotations"].pop("elasticgpu.io/configuration")
+        assert said == hashlib.sha256(text.encode()).hexdigest(), "kube-scheduler starts anew by another text, and no other"
+        if not meta["annotations"]:
+            del meta["annotations"]
     return found
 
 
@@ -142,8 +152,6 @@ class Chart(unittest.TestCase):
             data = objects["ConfigMap", "carve-system", "carve-scheduler"]["data"]
             data["scheduler.yaml"] = data["scheduler.yaml"].replace("percentageOfNodesToScore: 100",
                                                                     "percentageOfNodesToScore: 0")
-            objects["Deployment", "carve-system", "carve-scheduler"]["spec"]["template"]["metadata"]["annotations"] = {
-                "elasticgpu.io/nodes-to-score": "0"}
         self.assert_only(["scheduler.percentageOfNodesToScore=0"], change)
 
     def test_a_pod_of_our_image_asks_for_a_node_that_can_run_it(self):

@@ -99,6 +99,33 @@ class ControlRights(RingTest):
                 with self.subTest(what):
                     self.assertEqual(self.said(self.kube, kind, names[kind], sub, patch), "done")
 
+    def event(self, kube, component, change=None):
+        """'done', or the words of refusal, of an event on the node n1 in that component's name; `change`: of one there is."""
+        path = kube.path("Event", change, "default") + "?dryRun=All"
+        body = {"source": {"component": component}, "message": "x", "reason": "Rights"}
+        try:
+            if change:
+                kube.request("PATCH", path, body, "application/merge-patch+json")
+            else:
+                kube.request("POST", path, {"apiVersion": "v1", "kind": "Event", **body, "type": "Normal",
+                                            "metadata": {"generateName": "rights-", "namespace": "default"},
+                                            "involvedObject": {"kind": "Node", "name": "n1", "namespace": "default"}})
+            return "done"
+        except ApiError as error:
+            if error.status == 403:
+                return str(error)
+            raise
+
+    def test_it_tells_in_its_own_name_alone(self):
+        name = self.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": self.name()}, "type": "Normal",
+                            "source": {"component": "kubelet"}, "message": "x", "reason": "Rights",
+                            "involvedObject": {"kind": "Node", "name": "n1", "namespace": "default"}})["metadata"]["name"]
+        refused = "carve-control may write events in its own name only"
+        wait_for("the policy is in force", 30, lambda: refused in self.event(self.control, "kubelet"), every=0.5)
+        self.assertEqual(self.event(self.control, "carve-control"), "done")
+        self.assertIn(refused, self.event(self.control, "carve-control", name), "somebody else's event")
+        self.assertEqual(self.event(self.kube, "kubelet", name), "done")
+
 
 if __name__ == "__main__":
     main()

@@ -20,7 +20,7 @@ constexpr const char* kAgentPolicies[] = {"carve-agent-slices.elasticgpu.io", "c
 constexpr const char* kControlPolicies[] = {"carve-records.elasticgpu.io", "carve-requests.elasticgpu.io",
                                             "carve-bindings.elasticgpu.io", "carve-leader.elasticgpu.io",
                                             "carve-control-pods.elasticgpu.io", "carve-control-bindings.elasticgpu.io",
-                                            "carve-control-nodes.elasticgpu.io"};
+                                            "carve-control-nodes.elasticgpu.io", "carve-control-events.elasticgpu.io"};
 
 /// Asks for more of a card than it has; never made: a dry run.
 constexpr const char* kNonsense =
