@@ -8,8 +8,9 @@ import uuid
 LABEL = "ring.test/bare"
 
 
-def make(kube, like: str, count: int) -> list:
-    """As many nodes with cards of their own, after the picture of a real one; their names."""
+def make(kube, like: str, count: int, mebibytes: int | None = None) -> list:
+    """As many nodes with cards of their own, after the picture of a real one; their names. `mebibytes`: what each card
+    has, where that is to differ."""
     model = kube.get("Node", like)
     cards = [gpu for gpu in kube.list("GPU", None) if gpu["spec"]["nodeName"] == like]
     names = [f"bare-{i}" for i in range(1, count + 1)]
@@ -25,8 +26,12 @@ def make(kube, like: str, count: int) -> list:
                    "metadata": {"name": f"{name}.{own.lower()}", "ownerReferences": [{
                        "apiVersion": "v1", "kind": "Node", "name": name, "uid": made["metadata"]["uid"]}]},
                    "spec": {**card["spec"], "nodeName": name, "uuid": own}}
-            kube.create(gpu)
             status = {**card["status"], "holders": [], "allocated": {}, "free": card["status"]["capacity"]}
+            if mebibytes is not None:
+                gpu["spec"]["memory"] = mebibytes << 20
+                size = {**status["capacity"], "elasticgpu.io/gpu-memory": str(mebibytes)}
+                status |= {"capacity": size, "allocatable": size, "free": size}
+            kube.create(gpu)
             kube.patch("GPU", gpu["metadata"]["name"], {"status": status}, sub="status")
     return names
 

@@ -39,12 +39,14 @@ def asking(name, limits, command=HOLD, containers=1, **spec):
 carves = []         # of each node, once for all tests of this file
 
 
-def setUpModule(doors="slots"):
+def setUpModule(doors="slots", own_scheduler=True):
     ring = Ring.load()
     unittest.addModuleCleanup(installed.uninstall_control, ring)
+    if not own_scheduler:
+        unittest.addModuleCleanup(installed.untell_default_scheduler, ring)     # first of all that is uninstalled
     archive = ring.state.folder / "images" / "carve.tar"
     installed.make_image(ring.build, archive)
-    carves[:] = installed.install_control(ring, archive, doors=doors)
+    carves[:] = installed.install_control(ring, archive, own_scheduler=own_scheduler, doors=doors)
 
 
 class ControlTest(RingTest):

@@ -1,4 +1,5 @@
 """Pods of higher priority take the cards of others: exactly those they need, budgets kept, nobody in vain."""
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import control  # noqa: E402
 from control import ControlTest, asking  # noqa: E402
-from ring import carve, control_plane  # noqa: E402
+from ring import bare_nodes, carve, control_plane  # noqa: E402
 from ring.kube import ApiError  # noqa: E402
 from ring.testing import main, pod, wait_for  # noqa: E402
 
@@ -19,6 +20,11 @@ def setUpModule():
 
 def whole(cards):
     return {"nvidia.com/gpu": cards}
+
+
+def at(node):
+    """Of a pod's spec: on that node only."""
+    return {"nodeSelector": {"kubernetes.io/hostname": node}}
 
 
 def milli(cpu):
@@ -54,7 +60,12 @@ class Prioritised(ControlTest):
 
     def on(self, node, value, cards, labels=None):
         """The same, for that node only."""
-        return self.prioritised(value, cards, labels, nodeSelector={"kubernetes.io/hostname": node})
+        return self.prioritised(value, cards, labels, **at(node))
+
+    def share(self, value, cores, mebibytes=8192, **spec):
+        """A pod of that priority with a part of one card."""
+        return asking(self.name(f"p{value}"), {"elasticgpu.io/gpu-memory": mebibytes, "elasticgpu.io/gpu-core": cores},
+                      **self.priority(value), **spec)
 
     def evictions(self):
         """Pods that anybody evicted, or asked whether it might, by the API server's audit log: name -> {who}."""
@@ -149,16 +160,12 @@ class Preemption(Prioritised):
     def test_of_fractions_the_one_goes_whose_share_is_needed(self):
         """Two cards are held whole by equals, on each of the others two have a share. Three of the four that have one would
         make room; one of them has a lower priority than the others."""
-        here = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
-
-        def share(value, cores):
-            return asking(self.name(f"p{value}"), {"elasticgpu.io/gpu-memory": 8192, "elasticgpu.io/gpu-core": cores},
-                          **self.priority(value), **here)
         equals = self.run_all(*[self.on("n1", 500, 1) for _ in range(2)])
-        shares = [self.run_all(share(value, cores))[0] for value, cores in ((10, 60), (0, 40), (10, 70), (10, 30))]
+        shares = [self.run_all(self.share(value, cores, **at("n1")))[0]
+                  for value, cores in ((10, 60), (0, 40), (10, 70), (10, 30))]
         cards = [self.cards_of(name)["main"][0][0] for name in shares]
         self.assertEqual([cards[0] == cards[1], cards[2] == cards[3], cards[0] == cards[2]], [True, True, False])
-        high = self.create(share(500, 30))["metadata"]["name"]
+        high = self.create(self.share(500, 30, **at("n1")))["metadata"]["name"]
         self.wait_ready(high)
         self.assertEqual(self.gone([*shares, *equals]), {shares[1]})
         (card, _, cores), = self.cards_of(high)["main"]
@@ -168,6 +175,8 @@ class Preemption(Prioritised):
 
 class WithCpu(Prioritised):
     """What kube-scheduler sees, CPU, is short as well: it proposes, and control corrects."""
+    scheduler = "carve-scheduler"       # who is asked, and evicts by what it is answered
+    LEFT, MORE = 200, 300               # of CPU in 1/1000: what is left beside those who hold it, and what is asked for
 
     def free_cpu(self, node):
         """Of the node, in 1/1000, by the API server's objects."""
@@ -179,12 +188,48 @@ class WithCpu(Prioritised):
     def wants(self, value, cards, cpu, node="n1"):
         """A pod of that priority for that node, with cards or without."""
         made = self.on(node, value, cards)
-        resources = made["spec"]["containers"][0]["resources"]
         if not cards:
             made["spec"]["containers"][0]["command"] = ["sleep", "3600"]
-            resources["limits"] = {}
-        resources["requests"] = {"cpu": f"{cpu}m"}
+            made["spec"]["containers"][0]["resources"]["limits"] = {}
+        return self.with_cpu(made, cpu)
+
+    @staticmethod
+    def with_cpu(made, cpu):
+        made["spec"]["containers"][0]["resources"]["requests"] = {"cpu": f"{cpu}m"}
         return made
+
+    def holds_cpu(self, made):
+        """That pod holds all of its node's CPU but LEFT."""
+        free = self.free_cpu(made["spec"]["nodeSelector"]["kubernetes.io/hostname"])
+        self.assertGreater(free - self.LEFT, self.MORE, "there is room for MORE when it goes")
+        return self.with_cpu(made, free - self.LEFT)
+
+    def bound(self, made):
+        """The name of that pod, which is for a node without a kubelet: bound there, control knows the node's cards."""
+        name = self.create(made)["metadata"]["name"]
+        self.addCleanup(self.kube.delete, "Pod", name, grace=0)
+        wait_for(f"{name} is bound", 30, lambda: self.kube.get("Pod", name)["spec"].get("nodeName"))
+        return name
+
+    @contextlib.contextmanager
+    def proposed(self):
+        """kube-scheduler has called the verb meanwhile."""
+        before = self.preempt_calls()
+        yield
+        self.assertGreater(self.preempt_calls(), before)
+
+    def assert_went(self, went, of):
+        """Of those pods exactly these went, evicted by kube-scheduler alone."""
+        self.assertEqual(self.gone(of), went)
+        who = self.deletions(of)
+        self.assertEqual(set(who), went)
+        for one in went:        # its kubelet deletes it as well, once it has ended
+            self.assertEqual(who[one] - {node.name for node in self.ring.nodes}, {self.scheduler}, one)
+
+    def assert_at(self, name, node):
+        """It is on that node, whose CPU suffices for all that are there."""
+        self.assertEqual(self.kube.get("Pod", name)["spec"]["nodeName"], node)
+        self.assertGreaterEqual(self.free_cpu(node), 0)
 
     def deletions(self, pods):
         """name -> {who deleted it or asked for its eviction}, by the audit log."""
@@ -204,25 +249,22 @@ class WithCpu(Prioritised):
         self.assertGreater(free, 600)
         cards, = self.run_all(self.wants(0, 4, 20))
         cpu, by = self.run_all(self.wants(0, 0, free - 200), self.wants(0, 0, 50))
-        high = self.create(self.wants(1000, 2, free - 300))
-        name = high["metadata"]["name"]
-        self.wait_ready(name, 90)
-        self.assertEqual(self.gone([cards, cpu, by]), {cards, cpu})
-        who = self.deletions({cards, cpu, by})
-        self.assertEqual(set(who), {cards, cpu})
-        self.assertNotIn("carve-control", who[cards] | who[cpu], "kube-scheduler evicts by what it is answered")
-        self.assert_right([name])
+        with self.proposed():
+            high = self.create(self.wants(1000, 2, free - 300))["metadata"]["name"]
+            self.wait_ready(high, 90)
+        self.assert_went({cards, cpu}, {cards, cpu, by})
+        self.assert_right([high])
 
     def test_who_frees_both_goes_alone(self):
         """kube-scheduler would spare the older one, which holds the cards, and evict the younger for its CPU."""
         part = int(self.free_cpu("n1") * 0.45)
         both, = self.run_all(self.wants(0, 4, part))
         younger, = self.run_all(self.wants(0, 0, part))
-        high = self.create(self.wants(1000, 2, part))
-        self.wait_ready(high["metadata"]["name"], 90)
-        self.assertEqual(self.gone([both, younger]), {both})
-        self.assertEqual(set(self.deletions({both, younger})), {both})
-        self.assert_right([high["metadata"]["name"]])
+        with self.proposed():
+            high = self.create(self.wants(1000, 2, part))["metadata"]["name"]
+            self.wait_ready(high, 90)
+        self.assert_went({both}, {both, younger})
+        self.assert_right([high])
 
     def test_nobody_goes_for_cpu_where_the_cards_cannot_become_free(self):
         free = self.free_cpu("n1")
@@ -232,9 +274,68 @@ class WithCpu(Prioritised):
         high = self.create(self.wants(1000, 2, free - 300))
         self.refused(high)
         wait_for("that kube-scheduler proposed", 30, lambda: self.preempt_calls() > before)
-        self.assertEqual(self.gone([top, cpu]), set())
-        self.assertEqual(self.deletions({top, cpu}), {})
+        self.assert_went(set(), {top, cpu})
         self.assertEqual(self.phase(high["metadata"]["name"]), "Pending")
+
+    def test_whom_kube_scheduler_proposes_goes_where_that_frees_the_share_too(self):
+        """No correction: one of two on a card has the CPU, and without it there is room on the card as well. The other,
+        which has the lowest priority of all, stays."""
+        top, = self.run_all(self.on("n1", 1000, 3))
+        stays, = self.run_all(self.with_cpu(self.share(0, 30, **at("n1")), 20))
+        goes, = self.run_all(self.holds_cpu(self.share(10, 60, **at("n1"))))
+        card, = {self.cards_of(one)["main"][0][0] for one in (stays, goes)}
+        with self.proposed():
+            high = self.create(self.with_cpu(self.share(500, 50, **at("n1")), self.MORE))["metadata"]["name"]
+            self.wait_ready(high, 90)
+        self.assert_went({goes}, {top, stays, goes})
+        self.assertEqual(self.cards_of(high)["main"][0][0], card)
+        self.assert_at(high, "n1")
+        self.assert_right([high, top, stays])
+
+    def test_of_two_who_have_the_cpu_the_one_goes_who_has_the_share_too(self):
+        """kube-scheduler would evict the one of lower priority, which has no share: the pod would not fit by card."""
+        top, = self.run_all(self.on("n1", 1000, 3))
+        part = int(self.free_cpu("n1") * 0.45)
+        both, = self.run_all(self.with_cpu(self.share(10, 70, **at("n1")), part))
+        beside, = self.run_all(self.with_cpu(self.share(0, 20, **at("n1")), 20))
+        only_cpu, = self.run_all(self.wants(0, 0, part))
+        card, = {self.cards_of(one)["main"][0][0] for one in (both, beside)}
+        with self.proposed():
+            high = self.create(self.with_cpu(self.share(500, 60, **at("n1")), part))["metadata"]["name"]
+            self.wait_ready(high, 90)
+        self.assert_went({both}, {top, both, beside, only_cpu})
+        self.assertEqual(self.cards_of(high)["main"][0][0], card)
+        self.assert_at(high, "n1")
+        self.assert_right([high, top, beside])
+
+    def test_a_node_is_struck_whose_cards_stay_full_or_are_too_small(self):
+        """Three nodes without CPU. kube-scheduler would take one of two whose victim has the lowest priority: on n1 the
+        cards are held by those above the pod, and those of the third can never hold what it asks for."""
+        small, = bare_nodes.make(self.kube, "n1", 1, mebibytes=16 << 10)
+        self.addCleanup(bare_nodes.remove, self.kube, [small])
+        on_small = self.bound(self.holds_cpu(self.share(-10, 10, **at(small))))
+        above, top = self.run_all(self.wants(1000, 4, 20), self.on("n2", 1000, 3))
+        cheap, beside = self.run_all(self.holds_cpu(self.wants(-10, 0, 0)),
+                                     self.with_cpu(self.share(0, 20, **at("n2")), 20))
+        goes, = self.run_all(self.holds_cpu(self.share(0, 70, **at("n2"))))
+        with self.proposed():
+            high = self.create(self.with_cpu(self.share(500, 60, mebibytes=24 << 10), self.MORE))["metadata"]["name"]
+            self.wait_ready(high, 90)
+        self.assert_went({goes}, {above, top, cheap, beside, goes, on_small})
+        self.assert_at(high, "n2")
+        self.assert_right([high, above, top, beside])
+
+    def test_of_two_nodes_one_without_cpu_and_one_without_cards_somebody_goes_on_one_alone(self):
+        """On n1 kube-scheduler makes room, on n2 control would: not both for one pod."""
+        cpu, cards = self.run_all(self.holds_cpu(self.wants(0, 0, 0)), self.wants(0, 4, 20, "n2"))
+        with self.proposed():
+            high = self.create(self.with_cpu(self.share(500, 60), self.MORE))["metadata"]["name"]
+            self.wait_ready(high, 90)
+        where = self.kube.get("Pod", high)["spec"]["nodeName"]
+        self.assertEqual(self.gone([cpu, cards]), {{"n1": cpu, "n2": cards}[where]})
+        self.assertEqual(set(self.deletions({cpu, cards})), self.gone([cpu, cards]))
+        self.assert_at(high, where)
+        self.assert_right([high])
 
     def preempt_calls(self):
         """How often the verb was called, by both replicas' own count."""

@@ -1,0 +1,23 @@
+"""Pods of higher priority that lack CPU and cards, by the cluster's own kube-scheduler, which is told of control
+(deploy/control/scheduler/default): all that preemption.py tries with the own one, by its other verbs (filter, not choose).
+"""
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+import control  # noqa: E402
+import preemption  # noqa: E402
+from ring.testing import main  # noqa: E402
+
+
+def setUpModule():
+    control.setUpModule(own_scheduler=False)
+
+
+class WithCpu(preemption.WithCpu):
+    scheduler = "kube-scheduler"
+
+
+if __name__ == "__main__":
+    main()
