@@ -296,33 +296,6 @@ void review_ephemeral(Work& work) {
   }
 }
 
-/// Nothing that is asked for changes after the pod was made. Classes are preferences: they may, and
-/// count until the pod is placed.
-void review_change(Work& work) {
-  if (!work.review.before) return;
-  auto before = *work.review.before;
-  before.annotations = work.review.pod.annotations;
-  const auto old_parts = codec::requests_of(before, work.dialects);
-  const auto parts = codec::requests_of(work.review.pod, work.dialects);
-  if (!old_parts && !parts) return;  // nonsense that was let in once may go on its way, and out
-  if (!parts) return work.refuse(AdmissionFault::kChanged, parts.error());
-  if (!parts->empty() && codec::placement_of(*work.review.before)) check_placement(work);
-  if (old_parts && *old_parts == *parts) return;
-  const auto words = [](const Result<std::vector<PartRequest>>& all, const std::string& name) {
-    const auto* part = all ? part_of(*all, name) : nullptr;
-    return part == nullptr ? std::string("nothing") : to_human(part->request);
-  };
-  for (const auto& container : work.review.pod.containers) {
-    const auto was = words(old_parts, container.name);
-    const auto is = words(parts, container.name);
-    if (was == is) continue;
-    work.refuse(
-        AdmissionFault::kChanged,
-        fmt::format("container {}: what is asked for may not change: {}, was {}; make a new pod",
-                    container.name, is, was));
-  }
-}
-
 }  // namespace
 
 codec::ReviewAnswer Admission::answer(const Review& review, bool validating) const {
@@ -334,9 +307,6 @@ codec::ReviewAnswer Admission::answer(const Review& review, bool validating) con
     review_pod(work);
   } else if (pod && review.subresource == "ephemeralcontainers") {
     review_ephemeral(work);
-  } else if (pod && review.operation == "UPDATE" &&
-             (review.subresource.empty() || review.subresource == "resize")) {
-    review_change(work);
   }
   codec::ReviewAnswer answer;
   answer.uid = review.uid;

@@ -18,15 +18,14 @@ enum class AdmissionFault : std::uint8_t {
   kAnnotation,      // a placeholder, or a value that is no text
   kPlacement,       // a preference that nobody understands
   kVisibleDevices,  // NVIDIA_VISIBLE_DEVICES without a request
-  kChanged,         // what is asked for was changed after the pod was made
   kNotMutated,      // what the mutating webhook would have put right
 };
-inline constexpr std::size_t kAdmissionFaults = 10;
+inline constexpr std::size_t kAdmissionFaults = 9;
 using AdmissionFaults = std::bitset<kAdmissionFaults>;
 
 /// A word for each: label values of metrics.
 inline constexpr std::array<std::string_view, kAdmissionFaults> kAdmissionFaultWords = {
     "unreadable", "request",   "resource_name",   "slots",   "claim",
-    "annotation", "placement", "visible_devices", "changed", "not_mutated"};
+    "annotation", "placement", "visible_devices", "not_mutated"};
 
 }  // namespace carve::control

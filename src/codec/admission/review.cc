@@ -124,10 +124,6 @@ Result<Review> parse_review(std::string_view call) {
   } else if (review.operation == "CREATE" || review.operation == "UPDATE") {
     review.unreadable = {Code::kInvalidArgument, "AdmissionReview: without request.object"};
   }
-  if (const auto* old = json_read::at(value, "request.oldObject");
-      old != nullptr && old->is_object()) {
-    if (auto before = pod_ask_from(*old)) review.before = std::move(*before);
-  }
   return review;
 }
 

@@ -53,7 +53,6 @@ struct Review {
   std::vector<std::string> odd;  // labels and annotations whose value is no string
   std::string scheduler;
   std::string node;
-  std::optional<PodAsk> before;  // of an UPDATE
 };
 
 /// Tolerant: what is missing is empty. Another kind of object is read as one without containers.
