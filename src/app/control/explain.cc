@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "app/control/live_placement.h"
 #include "codec/placement/placement_text.h"
@@ -33,19 +34,21 @@ std::string state_of(const codec::ClusterPod& pod) {
 
 constexpr std::size_t kRanked = 5;
 
-void judge(const ClusterState& cluster, const Owner& owner, const PodPolicy& policy, codec::Explanation* said) {
+/// By the pod's priority, as filter judges: room that is kept for another is in its way, or is not.
+void judge(const ClusterState& cluster, const Owner& owner, std::int32_t priority, const PodPolicy& policy,
+           codec::Explanation* said) {
   std::vector<std::string> names;
   for (const auto& [name, state] : cluster) names.push_back(name);
-  auto found = fit(cluster, owner, said->asks, names, policy);
+  auto found = fit(cluster, owner, said->asks, names, policy, priority);
   std::sort(found.nodes.begin(), found.nodes.end(), [](const FittingNode& a, const FittingNode& b) {
     return a.score != b.score ? a.score > b.score : a.node < b.node;
   });
   for (const auto& node : found.nodes) said->fits.push_back(node.node);
-  said->ranked = ranking(cluster, owner, said->asks, found.nodes, policy, said->space, kRanked);
+  said->ranked = ranking(cluster, owner, said->asks, found.nodes, policy, said->space, kRanked, priority);
   said->nodes = names.size();
   said->refused = grouped(found.refused);
   said->final = std::all_of(found.refused.begin(), found.refused.end(), [](const RefusedNode& n) { return n.final; });
-  if (said->fits.empty()) said->smaller = what_would_fit(cluster, owner, said->asks, names, policy);
+  if (said->fits.empty()) said->smaller = what_would_fit(cluster, owner, said->asks, names, policy, priority);
 }
 
 }  // namespace
@@ -83,7 +86,7 @@ codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSet
   const Owner owner{OwnerKind::kPod, pod.ask.uid};
   if (const auto preference = codec::placement_of(pod.ask); !preference) said.wrong = preference.error().what;
   const auto policy = policy_of(rules, pod.ask);
-  judge(without(cluster, owner, pod.node), owner, policy, &said);
+  judge(without(cluster, owner, pod.node), owner, pod.priority, policy, &said);
   said.policy = said.ranked.empty() ? to_human(policy.on({}), said.space) : said.ranked.front().policies;
   return said;
 }

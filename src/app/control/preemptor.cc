@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/control/binder.h"
+#include "app/control/nomination.h"
 #include "app/control/standing.h"
 #include "app/control/waker.h"
 #include "codec/cluster/eviction.h"
@@ -226,23 +227,18 @@ void Preemptor::adopt(const KnownPod& pod, const Standing& all, Clock::Time now)
   const auto cluster = world_.model.snapshot();
   const auto state = cluster->find(node);
   if (state == cluster->end()) return;
-  const NodeState& there = *state->second;
-  Ledger rest = *SeenLedger(there, pod.owner(), pod.object.priority);
-  std::vector<Owner> going;
-  std::vector<Pod> pods;
-  for (const Owner& owner : all.going) {
-    if (there.ledger.slices_of(owner).empty() || rest.remove_owner(owner) == 0) continue;
-    going.push_back(owner);
-    if (auto known = world_.model.pod(owner.uid)) pods.push_back(std::move(known));
-  }
-  const auto placed = place_pod(rest, there.links, pod.owner(), pod.parts, world_.policy(pod, node));
-  if (!placed) {
+  auto hold = hold_of_nomination(pod, *state->second, all.going, world_.policy(pod, node));
+  if (!hold) {
     no_room_[pod.object.ask.uid] = now;
     return;
   }
+  std::vector<Pod> pods;
+  for (const Owner& owner : hold->going) {
+    if (auto known = world_.model.pod(owner.uid)) pods.push_back(std::move(known));
+  }
   const auto latest = now + longest_grace(pods) + kLatest;
-  world_.model.put_hold(node, {pod.owner(), pod.object.priority, *placed, going}, latest);
-  attempts_[pod.object.ask.uid] = {node, going, latest, {}};
+  attempts_[pod.object.ask.uid] = {node, hold->going, latest, {}};
+  world_.model.put_hold(node, std::move(*hold), latest);
 }
 
 void Preemptor::give_up(const KnownPod& pod, const Attempt& attempt, Clock::Time now) {

@@ -70,7 +70,7 @@ ClusterView cluster_view(std::vector<GpuObject> cards, std::vector<WaitingPod> w
   std::sort(waiting.begin(), waiting.end(), [](const WaitingPod& a, const WaitingPod& b) {
     return std::tie(a.space, a.name) < std::tie(b.space, b.name);
   });
-  return {std::move(cards), std::move(waiting)};
+  return {std::move(cards), std::move(waiting), {}};
 }
 
 CardUse use_of(const GpuObject& gpu) {
@@ -132,7 +132,8 @@ std::string to_json(const ClusterView& view) {
       {"totals", json::object{{"cards", view.cards.size()},
                               {"memory_bytes", amounts(memory.count(), granted.count(), free.count())},
                               {"cores", amounts(cores, cores_granted, cores_free)}}},
-      {"waiting", std::move(waiting)}});
+      {"waiting", std::move(waiting)},
+      {"unread", view.unread}});
 }
 
 }  // namespace carve::codec

@@ -20,6 +20,7 @@ struct WaitingPod {
 struct ClusterView {
   std::vector<GpuObject> cards;  // sorted by node, then by their place in it
   std::vector<WaitingPod> waiting;
+  std::string unread = {};  // what counts for those who wait and the caller may not read, a sentence; empty: nothing
 };
 
 /// Sorts the cards, so that two views of the same cluster are the same text.
@@ -32,7 +33,7 @@ struct ClusterView {
 [[nodiscard]] std::string name_of(const GpuHolder& holder);
 
 /// {"nodes":[{"name",…,"cards":[{"uuid",…,"memory_bytes":{"total","granted","free"},"cores":{…},"holders":[…]}]}],
-/// "totals":{…},"waiting":[…]}. Bytes are bytes, cores are 1/100 of a card.
+/// "totals":{…},"waiting":[…],"unread":"…"}. Bytes are bytes, cores are 1/100 of a card.
 [[nodiscard]] std::string to_json(const ClusterView& view);
 
 }  // namespace carve::codec

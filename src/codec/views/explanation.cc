@@ -91,7 +91,8 @@ std::string to_json(const Explanation& explanation) {
                                       {"refused", std::move(refused)},
                                       {"final", explanation.final},
                                       {"would_fit", value_of(explanation.smaller)},
-                                      {"scheduler_says", explanation.scheduler_says}});
+                                      {"scheduler_says", explanation.scheduler_says},
+                                      {"unread", explanation.unread}});
 }
 
 }  // namespace carve::codec

@@ -30,6 +30,7 @@ struct Explanation {
   bool final = false;               // all others never will, whoever goes
   SmallerAsk smaller;               // what would fit where nothing does
   std::string scheduler_says;       // its last event about the pod; empty: none
+  std::string unread;               // what counts and the caller may not read, a sentence; empty: nothing
 };
 
 /// Keys are a promise, as in cluster_view.h.

@@ -6,13 +6,15 @@ namespace carve {
 namespace {
 
 RankedNode ranked(const NodeState& state, const Owner& owner, const std::vector<PartRequest>& parts,
-                  const FittingNode& fitting, const Policies& policies, std::string_view space) {
+                  const FittingNode& fitting, const Policies& policies, std::string_view space,
+                  std::int32_t priority) {
+  const SeenLedger seen(state, owner, priority);
   RankedNode node{fitting.node, fitting.score, to_human(policies, space), {}, {}};
-  for (const CardState& card : state.ledger.cards())
+  for (const CardState& card : (*seen).cards())
     node.cards.push_back({card.card.id, left_after(card, {}), {}});
-  const auto placed = place_pod(state.ledger, state.links, owner, parts, *policies.card);
+  const auto placed = place_pod(*seen, state.links, owner, parts, *policies.card);
   if (!placed) return node;  // room is set aside for it
-  node.left = leftover_of(state.ledger, *placed);
+  node.left = leftover_of(*seen, *placed);
   for (const Slice& slice : *placed) {
     const auto card = std::find_if(node.cards.begin(), node.cards.end(),
                                    [&](const RankedCard& one) { return one.card == slice.card; });
@@ -26,7 +28,7 @@ RankedNode ranked(const NodeState& state, const Owner& owner, const std::vector<
 std::vector<RankedNode> ranking(const ClusterState& cluster, const Owner& owner,
                                 const std::vector<PartRequest>& parts,
                                 std::vector<FittingNode> fitting, const PodPolicy& policy,
-                                std::string_view space, std::size_t most) {
+                                std::string_view space, std::size_t most, std::int32_t priority) {
   std::sort(fitting.begin(), fitting.end(), [](const FittingNode& a, const FittingNode& b) {
     return a.score != b.score ? a.score > b.score : a.node < b.node;
   });
@@ -36,7 +38,7 @@ std::vector<RankedNode> ranking(const ClusterState& cluster, const Owner& owner,
     const auto found = cluster.find(one.node);
     if (found == cluster.end()) continue;
     nodes.push_back(
-        ranked(*found->second, owner, parts, one, policy.on(found->second->labels), space));
+        ranked(*found->second, owner, parts, one, policy.on(found->second->labels), space, priority));
   }
   return nodes;
 }

@@ -12,7 +12,8 @@ namespace carve {
 /// A card in the ranking of its node.
 struct RankedCard {
   CardId card;
-  std::int64_t left = 0;           // now, in millionths of the card, memory and compute added up: what policies rank by
+  /// Now, as the pod sees it, in millionths of the card, memory and compute added up: what policies rank by.
+  std::int64_t left = 0;
   std::vector<std::string> gives;  // to these parts; empty: not chosen
   friend bool operator==(const RankedCard&, const RankedCard&) = default;
 };
@@ -28,10 +29,11 @@ struct RankedNode {
 };
 
 /// The best `most` of the nodes that fit, the engine's choice first, with the terms that made them so.
-///   in      fitting: what fit() of the same arguments found
+///   in      fitting: what fit() of the same arguments found, the priority among them
 ///   cost    place_pod() per node of the answer
 [[nodiscard]] std::vector<RankedNode> ranking(const ClusterState& cluster, const Owner& owner,
                                               const std::vector<PartRequest>& parts, std::vector<FittingNode> fitting,
-                                              const PodPolicy& policy, std::string_view space, std::size_t most);
+                                              const PodPolicy& policy, std::string_view space, std::size_t most,
+                                              std::int32_t priority = 0);
 
 }  // namespace carve

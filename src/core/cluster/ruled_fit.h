@@ -37,6 +37,6 @@ inline constexpr std::string_view kNoCardThere = "no card of ours on it";
 /// As the one of what_if.h; what fits does not depend on the policy, which cards are tried for several containers does.
 [[nodiscard]] SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner,
                                         const std::vector<PartRequest>& parts, const std::vector<std::string>& names,
-                                        const PodPolicy& policy);
+                                        const PodPolicy& policy, std::int32_t priority = 0);
 
 }  // namespace carve

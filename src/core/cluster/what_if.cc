@@ -31,12 +31,12 @@ std::uint64_t most(const std::vector<PartRequest>& parts, const Value& value) {
 }  // namespace
 
 SmallerAsk what_would_fit(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
-                          const std::vector<std::string>& names, const PodPolicy& policy) {
+                          const std::vector<std::string>& names, const PodPolicy& policy, std::int32_t priority) {
   const auto fits_with = [&](const auto& shrink) {
     auto smaller = parts;
     for (auto& part : smaller) shrink(part.request);
     return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return !fit(cluster, owner, smaller, {name}, policy).nodes.empty();
+      return !fit(cluster, owner, smaller, {name}, policy, priority).nodes.empty();
     });
   };
   SmallerAsk smaller;

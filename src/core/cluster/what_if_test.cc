@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/cluster/ruled_fit.h"
+
 namespace carve {
 namespace {
 
@@ -51,6 +53,16 @@ TEST(WhatIf, WhatAloneDoesNotHelpIsNotProposed) {
   const auto smaller = what_would_fit(busy(), kPod, asks(12, 90), {"n"}, kPolicies[0]);
   EXPECT_EQ(smaller, SmallerAsk{});
   EXPECT_EQ(what_would_fit(busy(), kPod, {{"c", Phase::kRun, whole_cards(1)}}, {"n"}, kPolicies[0]), SmallerAsk{});
+}
+
+TEST(WhatIf, RoomThatIsKeptForAnotherIsProposedToNobodyBelow) {
+  auto state = *busy().at("n");
+  const Owner high{OwnerKind::kPod, "high"};
+  state.holds = {{high, 1000, {Slice{high, "c", CardId("GPU-0"), Bytes::gib(2), CoreShare(10)}}, {}}};
+  const ClusterState cluster{{"n", std::make_shared<NodeState>(state)}};
+  const PodPolicy policy(kPolicies[0]);
+  EXPECT_EQ(what_would_fit(cluster, kPod, asks(6, 10), {"n"}, policy, 1000).memory, Bytes::gib(1));
+  EXPECT_EQ(what_would_fit(cluster, kPod, asks(6, 10), {"n"}, policy, 1001).memory, Bytes::gib(3));
 }
 
 }  // namespace

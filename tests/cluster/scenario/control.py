@@ -477,12 +477,22 @@ class Operator(ControlTest):
         waiting = self.create(asking(self.name(), {"nvidia.com/gpu": 2}, **here))
         said = wait_for("why it waits", 30, lambda: [m for m in self.messages(waiting) if "nodes are available" in m])
         self.assertIn("ConfigMap kube-system/unhealthy-gpu-n1 names it", " ".join(said))
+        self.explained_by_the_map(len(cards) + 1)
         for dialect in (NATIVE, {"aliyun.com/gpu-mem": 3}):
             name, = self.run_all(asking(self.name(), dialect, **here))
             self.assertEqual([card for card, _, _ in self.cards_of(name)["main"]], [cards[2]])
             self.kube.delete("Pod", name, grace=0)
         self.kube.delete("ConfigMap", self.MAP, "kube-system")
         self.wait_ready(waiting["metadata"]["name"])        # and nothing was started anew for it
+
+    def explained_by_the_map(self, too_many):
+        """`carve explain` and `inspect` name it in words of their own, to a pod that fits on neither node."""
+        name = self.create(asking(self.name(), {"nvidia.com/gpu": too_many}))["metadata"]["name"]
+        explained = self.view("explain", name).partition("  said ")[0]
+        waits, = [line for line in self.view("inspect").splitlines() if line.startswith(f"waits: default/{name} ")]
+        for view in explained, waits:
+            self.assertIn("ConfigMap kube-system/unhealthy-gpu-n1 names it", view)
+        self.kube.delete("Pod", name, grace=0)
 
 
 class Waiting(ControlTest):

@@ -188,5 +188,24 @@ TEST_F(Looks, WhatIsForbiddenIsNotCalledMissing) {
   EXPECT_EQ(facts.policies_missing.size(), 5U);  // the bindings, which may be read and are not there
 }
 
+TEST_F(Looks, WhyAPodWaitsIsSaidAsControlSaysIt) {
+  kube_.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1"}})");
+  kube_.put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",
+            R"({"metadata":{"name":"n1.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
+            R"("memory":17179869184,"nodeName":"n1","doors":["slots"]},"status":{"state":"Healthy"}})");
+  kube_.put("/api/v1/namespaces/ml/pods/b",
+            R"({"metadata":{"name":"b","namespace":"ml","uid":"u-b"},"spec":{"containers":[{"name":"main",)"
+            R"("resources":{"limits":{"elasticgpu.io/gpu-memory":"1024","elasticgpu.io/slot":"1"}}}]},)"
+            R"("status":{"phase":"Pending"}})");
+  kube_.put("/api/v1/namespaces/kube-system/configmaps/unhealthy-gpu-n1",
+            R"({"metadata":{"name":"unhealthy-gpu-n1"},"data":{"gpus":"0"}})");
+  EXPECT_THAT(said(look()), HasSubstr("ConfigMap kube-system/unhealthy-gpu-n1 names it"));
+  testing::FakeKubeApi::Fault fault;
+  fault.path = "kube-system/configmaps";
+  fault.code = Code::kPermissionDenied;
+  kube_.fail_next(fault);
+  EXPECT_THAT(said(look()), HasSubstr("could not be looked at: ConfigMaps of kube-system"));
+}
+
 }  // namespace
 }  // namespace carve::cli

@@ -70,8 +70,10 @@ std::string waits(const codec::Explanation& said) {
   std::string text = fmt::format("  fits     on none of {} with cards\n", counted(said.nodes, "node"));
   for (const auto& group : said.refused)
     text += fmt::format("           {}: {}\n", counted(group.nodes, "node"), group.why);
-  if (const auto smaller = would_fit(said.smaller); !smaller.empty()) text += "  now with " + smaller + "\n";
-  return text + (said.final ? "  later    never on these nodes: it needs other cards, or another request\n"
+  if (const auto smaller = would_fit(said.smaller); !smaller.empty())
+    text += "  now      only if it asked for " + smaller + "\n";
+  return text + (said.final ? "  later    never on these nodes, unless it asks for something else or they get other "
+                              "cards\n"
                             : "  later    when slices end; it is tried again at once\n");
 }
 
@@ -93,6 +95,7 @@ std::string render_explanation(const codec::Explanation& said) {
     text += fmt::format("  today    it would go to {}{}\n{}", said.fits.front(),
                         said.fits.size() == 1 ? "" : ", then " + some_of(said.fits, 1), terms(said));
   }
+  if (!said.unread.empty()) text += "  note     " + said.unread + "\n";
   if (!said.scheduler_says.empty()) text += "  said     " + said.scheduler_says + "\n";
   return text;
 }

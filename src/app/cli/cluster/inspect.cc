@@ -84,6 +84,7 @@ std::string render_cluster(const codec::ClusterView& view, bool wide) {
     out += fmt::format("waits: {}/{} asks for {}{}{}\n", pod.space, pod.name, pod.asks, pod.why.empty() ? "" : ": ",
                        pod.why);
   }
+  if (!view.unread.empty()) out += "note: " + view.unread + "\n";
   return out;
 }
 

@@ -156,6 +156,7 @@ Result<ClusterFacts> look_at_cluster(const ClusterAccess& access, const std::str
   if (!all && all.error().code != Code::kNotFound) return tl::unexpected(all.error());
   facts.crd = all.has_value();
   if (!all) return facts;
+  if (!all->no_config_maps.empty()) facts.unread.push_back("ConfigMaps of kube-system: " + all->no_config_maps);
   look_at_nodes(access.api, *all, &facts);
   for (const auto& text : all->gpus) {
     std::size_t odd = 0;

@@ -2,7 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+#include <utility>
+
 #include "app/control/explain.h"
+#include "app/control/live_placement.h"
+#include "app/control/nomination.h"
+#include "app/control/standing.h"
+#include "app/control/unhealthy_cards.h"
+#include "codec/dialects/gpushare_unhealthy.h"
 #include "core/cluster/cluster.h"
 
 namespace carve::cli {
@@ -13,6 +21,29 @@ std::string why_of(const codec::Explanation& said) {
   if (!said.fits.empty()) return fmt::format("fits on {}; it waits for something else", said.fits.front());
   if (said.refused.empty()) return "no node has cards";
   return explain(said.refused, said.refused.size());
+}
+
+/// A list that is wrong marks no card; control says so by an event on it, and this is not the place to.
+void mark_cards(const Objects& all, control::ClusterModel* model) {
+  Log quiet([](std::string_view) {});
+  control::UnhealthyCards cards(*model, quiet, {});
+  cards.sink().replace(all.config_maps);
+}
+
+/// As control does when it starts: a nomination counts as long as it stands there. Who gives the room up takes it away.
+void keep_room(const PlacementRules& rules, control::ClusterModel* model) {
+  const auto going = control::standing_of(*model, {}).going;
+  const auto named = model->pods_where(
+      [](const control::KnownPod& pod) { return pod.waits() && !pod.object.nominated.empty(); });
+  for (const auto& pod : named) {
+    const auto& node = pod->object.nominated;
+    const auto cluster = model->snapshot();
+    const auto there = cluster->find(node);
+    if (there == cluster->end()) continue;
+    const auto& policy = control::card_policy(rules, pod->object.ask, *cluster, node);
+    if (auto hold = control::hold_of_nomination(*pod, *there->second, going, policy))
+      model->put_hold(node, std::move(*hold), Clock::Time::max());
+  }
 }
 
 }  // namespace
@@ -26,7 +57,21 @@ Result<Objects> read_all(KubeApi& api) {
   all.gpus = std::move(*gpus);
   CARVE_TRY(all.nodes, api.list("/api/v1/nodes"));
   CARVE_TRY(all.pods, api.list("/api/v1/pods"));
+  auto maps = api.list(control::UnhealthyCards::kPath);
+  // A namespace of the administrators: many who may see nodes and pods may not read there.
+  if (!maps && maps.error().code != Code::kPermissionDenied) return tl::unexpected(maps.error());
+  if (maps) {
+    all.config_maps = std::move(*maps);
+  } else {
+    all.no_config_maps = maps.error().what;
+  }
   return all;
+}
+
+std::string unread_of(const Objects& all) {
+  if (all.no_config_maps.empty()) return {};
+  return fmt::format("you may not list ConfigMaps in {}, so a card that {}<node> takes out counts as usable here",
+                     codec::kUnhealthyGpusSpace, codec::kUnhealthyGpusPrefix);
 }
 
 std::unique_ptr<control::ClusterModel> model_of(const ClusterAccess& access, const Objects& all) {
@@ -34,6 +79,8 @@ std::unique_ptr<control::ClusterModel> model_of(const ClusterAccess& access, con
   model->nodes().replace(all.nodes);
   model->gpus().replace(all.gpus);
   model->pods().replace(all.pods);
+  mark_cards(all, model.get());
+  keep_room(access.placement, model.get());
   return model;
 }
 

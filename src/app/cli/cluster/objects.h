@@ -14,12 +14,18 @@ struct Objects {
   std::vector<std::string> nodes;
   std::vector<std::string> gpus;
   std::vector<std::string> pods;
+  std::vector<std::string> config_maps;  // of kube-system: some say which cards an operator took out
+  std::string no_config_maps;            // why the caller may not read those; empty: they are read
 };
 
 ///   errors  kNotFound: this cluster knows no GPU objects; the API server's
 [[nodiscard]] Result<Objects> read_all(KubeApi& api);
 
-/// control's model, fed with them once.
+/// What an answer says where the caller may not read all that counts, one sentence; empty: all was read.
+[[nodiscard]] std::string unread_of(const Objects& all);
+
+/// control's model, fed with them once: with the cards that an operator took out, and the room that is kept for pods
+/// whose nominatedNodeName names a node.
 [[nodiscard]] std::unique_ptr<control::ClusterModel> model_of(const ClusterAccess& access, const Objects& all);
 
 /// The pods that ask for cards and are on no node, and why.

@@ -19,7 +19,9 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
   if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on a node \"" + node + "\"");
   std::vector<codec::WaitingPod> waiting;
   if (node.empty()) waiting = waiting_of(access, all, *model_of(access, all)->snapshot());
-  return codec::cluster_view(std::move(cards), std::move(waiting));
+  auto view = codec::cluster_view(std::move(cards), std::move(waiting));
+  if (!view.waiting.empty()) view.unread = unread_of(all);
+  return view;
 }
 
 Result<std::map<std::string, std::string>> ask_addresses(KubeApi& api) {
@@ -39,6 +41,7 @@ Result<codec::Explanation> ask_pod(const ClusterAccess& access, const std::strin
   CARVE_TRY(const auto pod, codec::parse_cluster_pod(*text));
   CARVE_TRY(const auto all, read_all(access.api));
   auto said = control::explain(pod, access.dialects, *model_of(access, all)->snapshot(), access.placement);
+  if (said.nodes != 0) said.unread = unread_of(all);
   // Events are nobody's truth: without them the rest stands.
   if (const auto events = access.api.list("/api/v1/namespaces/" + space + "/events",
                                           {{"fieldSelector", "involvedObject.uid=" + pod.ask.uid}}))

@@ -13,7 +13,8 @@
 #include "port/kube_api.h"
 
 // What a person asks of a whole cluster, answered from the API server alone, by the same model and the same engine that
-// control uses: it needs no more than the right to read Nodes, Pods and GPU objects, and no control that runs.
+// control uses: it needs no more than the right to read Nodes, Pods and GPU objects, and no control that runs. Who may
+// not read the ConfigMaps of kube-system (gpushare's lists of cards that were taken out) is told so.
 namespace carve::cli {
 
 /// Whom to ask, and how this installation reads requests and chooses cards.

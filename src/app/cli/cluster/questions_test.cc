@@ -29,11 +29,30 @@ class ClusterQuestions : public ::testing::Test {
   }
   void put(const std::string& path, const std::string& object) { kube_.put(path, object); }
   static std::string pod(const std::string& name, const std::string& uid, const std::string& node,
-                         const std::string& memory, const std::string& cores) {
+                         const std::string& memory, const std::string& cores, int priority = 0,
+                         const std::string& nominated = "") {
     return R"({"metadata":{"name":")" + name + R"(","namespace":"ml","uid":")" + uid + R"("},"spec":{"nodeName":")" +
-           node + R"(","containers":[{"name":"main","resources":{"limits":{"elasticgpu.io/gpu-memory":")" + memory +
+           node + R"(","priority":)" + std::to_string(priority) +
+           R"(,"containers":[{"name":"main","resources":{"limits":{"elasticgpu.io/gpu-memory":")" + memory +
            R"(","elasticgpu.io/gpu-core":")" + cores +
-           R"(","elasticgpu.io/slot":"1"}}}]},"status":{"phase":"Pending"}})";
+           R"(","elasticgpu.io/slot":"1"}}}]},"status":{"phase":"Pending","nominatedNodeName":")" + nominated +
+           R"("}})";
+  }
+  /// As an operator of gpushare takes cards out, by their places in the driver's list.
+  void take_out(const std::string& gpus) {
+    put("/api/v1/namespaces/kube-system/configmaps/unhealthy-gpu-n1",
+        R"({"metadata":{"name":"unhealthy-gpu-n1"},"data":{"gpus":")" + gpus + R"("}})");
+  }
+  /// A pod of 2 GiB waits, and it is named the node whose card has 3 GiB left.
+  void keep_two_of_three() {
+    put("/api/v1/namespaces/ml/pods/high", pod("high", "u-high", "", "2048", "10", 1000, "n1"));
+  }
+  void ask(const std::string& memory, int priority) {
+    put("/api/v1/namespaces/ml/pods/b", pod("b", "u-b", "", memory, "10", priority));
+  }
+  std::string inspect() {
+    const auto view = ask_cluster(access(), "");
+    return view ? render_cluster(*view, false) : "error: " + view.error().what;
   }
   ClusterAccess access() { return {kube_, clock_, log_, {}, {}}; }
   std::string explain(const std::string& name) {
@@ -69,13 +88,15 @@ TEST_F(ClusterQuestions, AWaitingPodIsToldTheNumbersAndWhatWouldHelp) {
             "  asks     main: 4 GiB, compute 10, burst (native)\n"
             "  fits     on none of 1 node with cards\n"
             "           1 node: no room for 4 GiB, compute 10, burst: 1 card: largest free slice 3 GiB < 4 GiB\n"
-            "  now with at most 3 GiB of each card\n"
+            "  now      only if it asked for at most 3 GiB of each card\n"
             "  later    when slices end; it is tried again at once\n");
 }
 
 TEST_F(ClusterQuestions, APodThatCanNeverFitIsToldSo) {
   put("/api/v1/namespaces/ml/pods/b", pod("b", "u-b", "", "20480", "10"));
-  EXPECT_THAT(explain("b"), HasSubstr("later    never on these nodes"));
+  EXPECT_THAT(explain("b"), HasSubstr("  now      only if it asked for at most 3 GiB of each card\n"
+                                      "  later    never on these nodes, unless it asks for something else or they get "
+                                      "other cards\n"));
 }
 
 TEST_F(ClusterQuestions, WhereTheCardsAreFreeSomethingElseIsWaitedFor) {
@@ -85,6 +106,80 @@ TEST_F(ClusterQuestions, WhereTheCardsAreFreeSomethingElseIsWaitedFor) {
       R"("lastTimestamp":"2026-01-01T00:00:00Z","message":"0/1 nodes are available: 1 Insufficient cpu."})");
   EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on 1 of 1 node: n1\n"),
                                   HasSubstr("it is not the cards that it waits for"), HasSubstr("Insufficient cpu")));
+}
+
+TEST_F(ClusterQuestions, ACardThatAnOperatorTookOutIsWhatAPodWaitsFor) {
+  ask("1024", 0);
+  take_out("1");
+  EXPECT_THAT(explain("b"), HasSubstr("it is not the cards that it waits for")) << "another card";
+  take_out("0");
+  const std::string why = "ConfigMap kube-system/unhealthy-gpu-n1 names it";
+  EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on none of 1 node with cards\n"), HasSubstr(why),
+                                  Not(HasSubstr("it is not the cards")), Not(HasSubstr("  note  "))));
+  EXPECT_THAT(inspect(), AllOf(HasSubstr("waits: ml/b asks for"), HasSubstr(why), Not(HasSubstr("fits on"))));
+  take_out("0,one");
+  EXPECT_THAT(explain("b"), HasSubstr("  fits     on 1 of 1 node: n1\n")) << "a text that is wrong marks no card";
+}
+
+TEST_F(ClusterQuestions, WhoMayNotReadWhichCardsWereTakenOutIsToldSo) {
+  take_out("0");
+  ask("1024", 0);
+  testing::FakeKubeApi::Fault fault;
+  fault.path = "kube-system/configmaps";
+  fault.code = Code::kPermissionDenied;
+  fault.times = 2;
+  kube_.fail_next(fault);
+  const std::string note =
+      "you may not list ConfigMaps in kube-system, so a card that unhealthy-gpu-<node> takes out counts as usable "
+      "here\n";
+  EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on 1 of 1 node: n1\n"), HasSubstr("  note     " + note)));
+  EXPECT_THAT(inspect(), AllOf(HasSubstr("waits: ml/b"), HasSubstr("\nnote: " + note)));
+  EXPECT_THAT(inspect(), Not(HasSubstr("note: "))) << "with the right";
+  fault.code = Code::kUnavailable;
+  fault.times = 1;
+  kube_.fail_next(fault);
+  EXPECT_THAT(explain("b"), HasSubstr("error: ")) << "a server that is away is no missing right";
+}
+
+TEST_F(ClusterQuestions, RoomThatIsKeptForAnotherIsTaken) {
+  ask("2048", 0);
+  EXPECT_THAT(explain("b"), HasSubstr("  fits     on 1 of 1 node: n1\n"));
+  keep_two_of_three();
+  EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on none of 1 node with cards\n"),
+                                  HasSubstr("largest free slice 1 GiB < 2 GiB"),
+                                  HasSubstr("  now      only if it asked for at most 1 GiB of each card\n")));
+  EXPECT_THAT(inspect(), HasSubstr("waits: ml/b asks for main: 2 GiB, compute 10, burst: 1 node: no room"));
+  EXPECT_THAT(explain("high"), HasSubstr("  fits     on 1 of 1 node: n1\n")) << "its own room";
+  ask("512", 0);
+  EXPECT_THAT(explain("b"), HasSubstr("GPU-0  8.1 % left now")) << "1 GiB of 16 and compute 10 of 100";
+}
+
+TEST_F(ClusterQuestions, AHigherPriorityIsNotKeptOut) {
+  keep_two_of_three();
+  ask("2048", 1000);
+  EXPECT_THAT(explain("b"), HasSubstr("  fits     on none of 1 node with cards\n")) << "the same priority";
+  ask("2048", 1001);
+  EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on 1 of 1 node: n1\n"),
+                                  HasSubstr("GPU-0  19.4 % left now, for main")));
+  EXPECT_THAT(inspect(), HasSubstr("waits: ml/b asks for main: 2 GiB, compute 10, burst: fits on n1"));
+  ask("4096", 1001);
+  EXPECT_THAT(explain("b"), HasSubstr("  now      only if it asked for at most 3 GiB of each card\n"));
+}
+
+TEST_F(ClusterQuestions, RoomIsKeptWhileThoseWhoGoForItStillHold) {
+  put("/apis/elasticgpu.io/v1alpha1/gpus/n1.gpu-0",
+      R"({"metadata":{"name":"n1.gpu-0"},"spec":{"index":0,"uuid":"GPU-0","model":"NVIDIA T4",)"
+      R"("memory":17179869184,"nodeName":"n1","doors":["slots"]},"status":{"state":"Healthy"}})");
+  put("/api/v1/namespaces/ml/pods/a",
+      R"({"metadata":{"name":"a","namespace":"ml","uid":"u-a","deletionTimestamp":"2026-01-01T00:00:00Z",)"
+      R"("annotations":{"carve.elasticgpu.io/record":)"
+      R"("{\"v\":1,\"epoch\":7,\"owner\":{\"kind\":\"pod\",\"uid\":\"u-a\"},\"parts\":[{\"part\":\"main\",)"
+      R"(\"share\":\"burst\",\"priority\":\"standard\",\"dialect\":\"native\",\"cards\":[{\"uuid\":\"GPU-0\",)"
+      R"(\"bytes\":4294967296,\"compute\":10}]}]}"}},"spec":{"nodeName":"n1","containers":[]},)"
+      R"("status":{"phase":"Running"}})");
+  EXPECT_THAT(explain("b"), HasSubstr("  fits     on 1 of 1 node: n1\n"));
+  put("/api/v1/namespaces/ml/pods/high", pod("high", "u-high", "", "14336", "10", 1000, "n1"));
+  EXPECT_THAT(explain("b"), HasSubstr("largest free slice 2 GiB < 4 GiB")) << "14 GiB are kept, 4 of them held yet";
 }
 
 TEST_F(ClusterQuestions, APlacedPodIsToldWhatItHolds) {
