@@ -162,7 +162,8 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
                [this](codec::EventNote note) { notices_.warn(std::move(note)); },
-               [this](const Owner& owner, const std::string& node) { return extender_.sent_for(owner, node); }}),
+               [this](const Owner& owner, const std::string& node) { return extender_.sent_for(owner, node); },
+               [this](const Owner& owner, const std::string& node) { return extender_.why_sent(owner, node); }}),
       bind_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
                    [this](std::string_view call) { return binder_.bind(call); },
                    [this](const std::string& address, std::string_view call) {
@@ -224,7 +225,8 @@ std::string Control::wished(std::string_view call) const {
   const auto slices = extender_.sent_for({OwnerKind::kPod, args->uid}, args->node);
   const auto record = slices.empty() ? Result<Record>(fail(Code::kNotFound, "none")) : record_of(1, slices);
   const auto text = record ? codec::encode_record(*record) : Result<std::string>(tl::unexpected(record.error()));
-  return text ? codec::with_wish(call, *text) : std::string(call);
+  return text ? codec::with_wish(call, *text, extender_.why_sent({OwnerKind::kPod, args->uid}, args->node))
+              : std::string(call);
 }
 
 Result<std::string> Control::ask_peer(const std::string& address, std::string_view path, std::string_view call) {

@@ -87,11 +87,13 @@ Result<void> Binder::bind_pod(std::string_view call) {
   }
   if (pod.parts.empty()) return bind_without_cards(pod, args.node);
   const auto epoch = world_.leader.epoch();
+  auto why = world_.why ? world_.why(pod.owner(), args.node) : std::string();
+  if (why.empty()) why = args.why;
   auto wish = world_.expected ? world_.expected(pod.owner(), args.node) : std::vector<Slice>();
   if (wish.empty()) wish = slices_in(args.wish);
   const auto room = world_.model.reserve(args.node, pod, world_.policy(pod, args.node), epoch, wish);
   if (!room) return refuse(fail_in("node " + args.node, room.error()));
-  return write(pod, *room);
+  return write(pod, *room, why);
 }
 
 std::map<std::string, std::string> Binder::annotations_of(const KnownPod& pod, const Record& record,
@@ -105,7 +107,7 @@ std::map<std::string, std::string> Binder::annotations_of(const KnownPod& pod, c
   return all;
 }
 
-Result<void> Binder::write(const KnownPod& pod, const Reservation& room) {
+Result<void> Binder::write(const KnownPod& pod, const Reservation& room, const std::string& why) {
   const auto& ask = pod.object.ask;
   const auto give_up = [&](Error error) -> Result<void> {
     world_.model.settle(room.node, room.owner, Outcome::kFailed);
@@ -127,7 +129,7 @@ Result<void> Binder::write(const KnownPod& pod, const Reservation& room) {
   if (written) {
     world_.model.settle(room.node, room.owner, Outcome::kBound);
     ++bound_;
-    told(pod, room);
+    told(pod, room, why);
     return {};
   }
   const auto code = written.error().code;
@@ -209,10 +211,11 @@ void Binder::run(Clock& clock, const std::stop_token& stop) {
   while (clock.sleep_for(std::chrono::seconds(1), stop)) step();
 }
 
-void Binder::told(const KnownPod& pod, const Reservation& room) {
+void Binder::told(const KnownPod& pod, const Reservation& room, const std::string& why) {
   if (!world_.tell) return;
   const auto& ask = pod.object.ask;
-  world_.tell({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned", what_it_got(room.node, room.slices), false});
+  world_.tell({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
+               what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
 }
 
 Binder::Figures Binder::figures() const { return {bound_, refused_, failed_, unknown_, found_bound_, released_}; }

@@ -48,6 +48,8 @@ class Binder {
     std::function<void(codec::EventNote)> tell;  // may be empty
     /// What the pod was sent to that node for (Extender::sent_for); may be empty.
     std::function<std::vector<Slice>(const Owner& owner, const std::string& node)> expected = {};
+    /// And why (Extender::why_sent); may be empty.
+    std::function<std::string(const Owner& owner, const std::string& node)> why = {};
   };
   explicit Binder(World world) : world_(std::move(world)) {}
 
@@ -75,7 +77,7 @@ class Binder {
  private:
   Result<void> bind_pod(std::string_view call);
   Result<ClusterModel::Pod> pod_of(const std::string& space, const std::string& name, const std::string& uid);
-  Result<void> write(const KnownPod& pod, const Reservation& room);
+  Result<void> write(const KnownPod& pod, const Reservation& room, const std::string& why);
   Result<void> bind_without_cards(const KnownPod& pod, const std::string& node);
   [[nodiscard]] std::map<std::string, std::string> annotations_of(const KnownPod& pod, const Record& record,
                                                                   const std::string& text) const;
@@ -84,7 +86,7 @@ class Binder {
   Seen look_at(const Reservation& room);
   /// Of a pod for which the server says kNever: the model still has it, so its end is yet to be told.
   [[nodiscard]] bool watch_is_behind(const Reservation& room) const;
-  void told(const KnownPod& pod, const Reservation& room);
+  void told(const KnownPod& pod, const Reservation& room, const std::string& why = {});
 
   World world_;
   std::atomic<int> in_bind_ = 0;                              // calls that are not answered yet

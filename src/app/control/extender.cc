@@ -1,5 +1,7 @@
 #include "app/control/extender.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
@@ -50,6 +52,19 @@ std::vector<Slice> Extender::sent_for(const Owner& owner, const std::string& nod
   return slices;
 }
 
+std::string Extender::why_sent(const Owner& owner, const std::string& node) const {
+  const std::lock_guard lock(mutex_);
+  return expected_.why_sent(owner, node);
+}
+
+std::string Extender::why_there(const Asked& asked, const NodeState& there) {
+  const auto by = asked.policy->on(there.labels);
+  const auto fitting = asked.fit.nodes.size();
+  return fmt::format("chosen by node:{},card:{} among {} of {} {} that kube-scheduler named", by.node->name,
+                     by.card->name, fitting, fitting + asked.fit.refused.size(),
+                     fitting + asked.fit.refused.size() == 1 ? "node" : "nodes");
+}
+
 /// Few nodes of many: each that is named is looked for among those that fit.
 void Extender::look_ahead(Asked& asked) const {
   std::vector<ClusterState::Number> busy;
@@ -80,7 +95,7 @@ const FittingView* Extender::choose_ahead(Asked& asked) const {
   if (is_reserved_for(*state, asked.owner, asked.parts)) return best;
   const auto ahead = expected_.ahead(best->node, state, asked.owner);
   if (auto placed = placed_on(asked, ahead ? *ahead : *state))
-    expected_.expect(asked.owner, std::string(best->node), std::move(*placed), now);
+    expected_.expect(asked.owner, std::string(best->node), std::move(*placed), now, why_there(asked, *state));
   return best;
 }
 

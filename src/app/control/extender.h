@@ -67,6 +67,9 @@ class Extender {
   /// begins. The pod stays expected for Expected::kComes, or until it is seen to hold: a question that came before may
   /// look at a cluster without it.
   [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, const std::string& node) const;
+  /// Why it was sent there, for a person: among how many nodes, by which policies. Empty: it was not, or by another
+  /// replica.
+  [[nodiscard]] std::string why_sent(const Owner& owner, const std::string& node) const;
   struct Sent {
     std::string node;
     std::vector<Slice> slices;  // what it will hold there
@@ -97,6 +100,7 @@ class Extender {
 
   /// Ranks the nodes by what they will be when those have come who are on their way, chooses, expects the pod there.
   const FittingView* choose_ahead(Asked& asked) const;
+  [[nodiscard]] static std::string why_there(const Asked& asked, const NodeState& there);
   /// The nodes where somebody is on their way are ranked by what they will be.
   void look_ahead(Asked& asked) const;
   [[nodiscard]] std::optional<std::vector<Slice>> placed_on(const Asked& asked, const NodeState& state) const;

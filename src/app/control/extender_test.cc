@@ -216,6 +216,9 @@ TEST_F(Burst, WhoIsSentByOneCallIsExpectedToo) {
   EXPECT_EQ(chosen("b"), R"({"NodeNames":["half"])");
   EXPECT_EQ(chosen("c"), R"({"NodeNames":["idle"])");
   EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "b"}, "half").size(), 1U);
+  EXPECT_EQ(ahead_.why_sent({OwnerKind::kPod, "b"}, "half"),
+            "chosen by node:binpack,card:binpack among 2 of 2 nodes that kube-scheduler named");
+  EXPECT_EQ(ahead_.why_sent({OwnerKind::kPod, "b"}, "idle"), "");
 }
 
 // kube-scheduler does not ask to prioritize one node.

@@ -261,15 +261,18 @@ Result<BindingArgs> parse_binding_args(std::string_view text) {
       return fail(Code::kInvalidArgument, std::string("extender bind: without ") + key);
   }
   args.wish = json_read::text_of(field(value, "CarveWish"));
+  args.why = json_read::text_of(field(value, "CarveWhy"));
   return args;
 }
 
-std::string with_wish(std::string_view call, const std::string& wish) {
+std::string with_wish(std::string_view call, const std::string& wish, const std::string& why) {
   const auto brace = call.find('{');
   if (brace == std::string_view::npos) return std::string(call);
   std::string text(call.substr(0, brace + 1));
   text += R"("CarveWish":)";
   put_text(wish, &text);
+  text += R"(,"CarveWhy":)";
+  put_text(why, &text);
   text += ',';
   text += call.substr(brace + 1);
   return text;

@@ -83,11 +83,12 @@ struct BindingArgs {
   std::string uid;
   std::string node;
   std::string wish;  // ours, of one replica to another: a record of what the pod was sent there for; may be empty
+  std::string why;   // the same: why, for a person
 };
 ///   errors  kInvalidArgument: no JSON, or one of the first four is missing: it names which
 [[nodiscard]] Result<BindingArgs> parse_binding_args(std::string_view text);
 /// The same call with that wish.
-[[nodiscard]] std::string with_wish(std::string_view call, const std::string& wish);
+[[nodiscard]] std::string with_wish(std::string_view call, const std::string& wish, const std::string& why = {});
 /// Empty: bound.
 [[nodiscard]] std::string binding_result(const std::string& error);
 

@@ -91,10 +91,11 @@ TEST(Extender, BindingAndScores) {
   ASSERT_TRUE(args);
   EXPECT_EQ(args->space + "/" + args->pod + "/" + args->uid + "/" + args->node, "s/p/u/n");
   const auto wished = parse_binding_args(
-      with_wish(R"( {"PodName":"p","PodNamespace":"s","PodUID":"u","Node":"n"})", R"({"a":"\"b"})"));
+      with_wish(R"( {"PodName":"p","PodNamespace":"s","PodUID":"u","Node":"n"})", R"({"a":"\"b"})", "because"));
   ASSERT_TRUE(wished) << wished.error().what;
   EXPECT_EQ(wished->node, "n");
   EXPECT_EQ(wished->wish, R"({"a":"\"b"})");
+  EXPECT_EQ(wished->why, "because");
   EXPECT_EQ(binding_result(""), R"({"Error":""})");
   EXPECT_EQ(to_json(std::vector<HostScore>{{"a", 10}, {"b", 3}}),
             R"([{"Host":"a","Score":10},{"Host":"b","Score":3}])");

@@ -5,11 +5,12 @@
 
 namespace carve {
 
-void Expected::expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now) {
+void Expected::expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now,
+                      std::string why) {
   forget(owner);
   There& there = by_node_[node];
   there.seen = nullptr;
-  there.rooms[owner] = {std::move(slices), now + kFor};
+  there.rooms[owner] = {std::move(slices), now + kFor, std::move(why)};
   by_owner_[owner] = std::move(node);
 }
 
@@ -43,10 +44,20 @@ void Expected::expire(Clock::Time now) {
   }
 }
 
-std::vector<Slice> Expected::sent_for(const Owner& owner, std::string_view node) const {
+const Expected::Room* Expected::room_of(const Owner& owner, std::string_view node) const {
   const auto known = by_owner_.find(owner);
-  if (known == by_owner_.end() || known->second != node) return {};
-  return by_node_.find(node)->second.rooms.at(owner).slices;
+  if (known == by_owner_.end() || known->second != node) return nullptr;
+  return &by_node_.find(node)->second.rooms.at(owner);
+}
+
+std::vector<Slice> Expected::sent_for(const Owner& owner, std::string_view node) const {
+  const Room* room = room_of(owner, node);
+  return room == nullptr ? std::vector<Slice>() : room->slices;
+}
+
+std::string Expected::why_sent(const Owner& owner, std::string_view node) const {
+  const Room* room = room_of(owner, node);
+  return room == nullptr ? std::string() : room->why;
 }
 
 std::vector<std::string_view> Expected::nodes() const {

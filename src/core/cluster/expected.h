@@ -24,8 +24,8 @@ class Expected {
   /// before anybody asks again is no longer expected than that.
   static constexpr Clock::Duration kComes = std::chrono::seconds(2);
 
-  /// The owner was sent there and will hold these; what was expected of it before is no longer.
-  void expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now);
+  /// The owner was sent there and will hold these; what was expected of it before is no longer. `why`: for a person.
+  void expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now, std::string why = {});
   /// Its Binding begins.
   void comes(const Owner& owner, Clock::Time now);
   void forget(const Owner& owner);
@@ -42,13 +42,17 @@ class Expected {
   [[nodiscard]] std::vector<std::string_view> nodes() const;
   /// What the owner will hold there; empty: it was not sent there.
   [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, std::string_view node) const;
+  [[nodiscard]] std::string why_sent(const Owner& owner, std::string_view node) const;
 
   [[nodiscard]] std::size_t size() const { return by_owner_.size(); }
 
  private:
+  struct Room;
+  [[nodiscard]] const Room* room_of(const Owner& owner, std::string_view node) const;
   struct Room {
     std::vector<Slice> slices;
     Clock::Time until{};
+    std::string why;
   };
   struct There {
     std::map<Owner, Room> rooms;

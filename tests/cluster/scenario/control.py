@@ -166,6 +166,7 @@ class Dialects(ControlTest):
         said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(found)
                                                   if reason == "CardsAssigned"])
         self.assertIn(self.cards_of(name)["main"][0][0], said[0])
+        self.assertRegex(said[0], r"; chosen by node:binpack,card:binpack among \d of \d nodes? that kube-scheduler named$")
 
     def test_the_gpushare_stateful_set_of_the_field_packs_on_one_card(self):
         name = self.name("binpack")
