@@ -1,10 +1,10 @@
 """Pods that come and go without end, in all dialects, by a seeded generator: what a cluster in use looks like."""
-import contextlib
 import http.client
 import json
 import random
 import threading
 import time
+from typing import NamedTuple
 
 from . import bare_nodes, images
 from .kube import ApiError
@@ -45,17 +45,32 @@ def stays(made) -> bool:
     return made["spec"]["containers"][0]["command"][-1] == STAYS
 
 
+class Trouble(NamedTuple):
+    """A request that was not answered well."""
+    since: float                # seconds since the epoch
+    until: float
+    status: int | None          # of HTTP; None: no answer
+    text: str
+
+
 class Churn:
-    """Makes and deletes pods on a thread of its own until end(). Of each that has ended, what it saw is kept in `ended`."""
+    """Makes and deletes pods on a thread of its own until end(). Of each that has ended, what it saw is kept in
+    `ended`; of what went wrong nothing is forgotten, and nothing judged."""
 
     def __init__(self, kube, name, seed, living=16, every=(0.1, 0.7)):
         self.kube, self.name, self.dice = kube, name, random.Random(seed)
         self.living, self.every = living, every
         self.until = {}             # name -> when it is to be deleted
-        self.ended = []             # (Pod object as last seen, container -> what it printed)
-        self.made = self.refused = self.lost_looks = 0
-        self.errors = {}            # how often the API server said what
-        self.reasons = {}           # reason -> what was said of each pod that failed by it
+        self.ended = []             # (Pod object as last seen, container -> what it printed, when it was seen)
+        self.unstarted = []         # (Pod object, when), of pods that were deleted before a container of theirs had run
+        self.vanished = []          # (name, when it was missed), of pods that were there, and that nobody had deleted
+        self.lost_logs = []         # (Pod object, container, Trouble); status 200: the log had no whole line
+        self.troubles = []          # of its other requests, Trouble
+        self.made = self.refused = 0
+        self._there = set()         # names that the API server has taken
+        self._deleted = set()       # names whose end was asked for
+        self._noted = set()         # UIDs of `ended`
+        self._looked = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -72,24 +87,30 @@ class Churn:
         return sorted(self.until)
 
     def _run(self):
-        looked = 0.0
         while not self._stop.wait(self.dice.uniform(*self.every)):
-            try:
-                if time.monotonic() > looked + 1:
-                    self._collect()
-                    looked = time.monotonic()
-                self._expire()
-                if len(self.until) < self.living:
-                    self._create()
-            except AWAY as error:
-                what = str(error).partition(": ")[2][:60] or type(error).__name__
-                self.errors[what] = self.errors.get(what, 0) + 1
+            for step in (self._collect_each_second, self._expire, self._create_one):
+                begun = time.time()
+                try:
+                    step()
+                except AWAY as error:
+                    self.troubles.append(trouble(begun, error))
+                    break
+
+    def _collect_each_second(self):
+        if time.monotonic() > self._looked + 1:
+            self._collect()
+            self._looked = time.monotonic()
+
+    def _create_one(self):
+        if len(self.until) < self.living:
+            self._create()
 
     def _create(self):
         made, lives = make(f"{self.name}-{self.made}", self.dice)
         self.made += 1
         try:
             self.kube.create(made)
+            self._there.add(made["metadata"]["name"])
         except ApiError as error:
             if error.status != 409:         # 409: a request that was repeated after its connection broke
                 self.refused += 1
@@ -106,29 +127,71 @@ class Churn:
         found = self.kube.get("Pod", name)
         if found is not None:
             bare = bare_nodes.LABEL in found["spec"].get("nodeSelector", {})
+            self._last_look(found, bare)
+            self._deleted.add(name)
             self.kube.delete("Pod", name, grace=0 if bare else 1)
+        elif name in self._there - self._deleted:
+            self.vanished.append((name, time.time()))
         self.until.pop(name, None)
+
+    def _last_look(self, found, bare):
+        """At a pod that is to be deleted: the last second may have ended it, and it may never have begun."""
+        if found["metadata"]["name"] not in self.until or "deletionTimestamp" in found["metadata"]:
+            return
+        self._note_end(found)
+        if found["status"].get("phase") == "Pending" and not bare:
+            self.unstarted.append((found, time.time()))
 
     def _collect(self):
         """Those that have ended: what they saw, why they failed; then they go."""
-        for found in self.kube.list("Pod", labelSelector="ring.test/churn=true"):
-            name, phase = found["metadata"]["name"], found["status"].get("phase")
-            if phase not in ("Succeeded", "Failed") or name not in self.until:
-                continue
-            if phase == "Failed":
-                reason, text = reason_of(found)
-                self.reasons.setdefault(reason, []).append(text)
-            self.ended.append((found, self._looks(found) if phase == "Succeeded" else {}))
-            self.delete(name)
+        for found in self._pods():
+            if self._note_end(found):
+                self.delete(found["metadata"]["name"])
+
+    def collect_the_rest(self):
+        """Those that have ended since it made the last one. They stay."""
+        for found in self._pods():
+            self._note_end(found)
+
+    def _pods(self):
+        return [found for found in self.kube.list("Pod", labelSelector="ring.test/churn=true")
+                if found["metadata"]["name"] in self.until]
+
+    def _note_end(self, found) -> bool:
+        """Whether it has ended. One whose deletion was asked for ends as it may, in the middle of a word."""
+        succeeded = found["status"].get("phase") == "Succeeded"
+        if not succeeded and not ended_badly(found):
+            return False
+        if found["metadata"]["uid"] in self._noted or "deletionTimestamp" in found["metadata"]:
+            return True
+        self._noted.add(found["metadata"]["uid"])
+        seen = time.time()
+        self.ended.append((found, self._looks(found) if succeeded else {}, seen))
+        return True
 
     def _looks(self, found):
         looks = {}
         for container in found["spec"]["containers"]:
-            with contextlib.suppress(*AWAY, ValueError, IndexError):
+            begun, text = time.time(), ""
+            try:
                 text = self.kube.logs(found["metadata"]["name"], container["name"])
                 looks[container["name"]] = json.loads(text.strip().splitlines()[-1])
-        self.lost_looks += len(found["spec"]["containers"]) - len(looks)
+            except AWAY as error:
+                self.lost_logs.append((found, container["name"], trouble(begun, error)))
+            except (ValueError, IndexError):
+                self.lost_logs.append((found, container["name"], Trouble(begun, time.time(), 200, text)))
         return looks
+
+
+def trouble(begun, error) -> Trouble:
+    return Trouble(begun, time.time(), getattr(error, "status", None), f"{type(error).__name__}: {error}")
+
+
+def ended_badly(found) -> bool:
+    """It has failed, or one of its containers has: a pod goes on while another container of it lives."""
+    status = found["status"]
+    return status.get("phase") == "Failed" or any(
+        one["state"].get("terminated", {}).get("exitCode") for one in status.get("containerStatuses", []))
 
 
 def reason_of(found) -> tuple:

@@ -1,16 +1,31 @@
 """What befalls a cluster: one of its processes is killed, or stops for a while and goes on. What runs in a container is
-started again by the kubelet, the others by a supervisor here, as an init system does."""
+started again by the kubelet, the others by a supervisor here, as an init system does. Each fault is written down with
+its window: from the signal until the part serves again."""
 import contextlib
+import http.client
 import os
 import signal
+import socket
+import sys
 import threading
 import time
+from pathlib import Path
 
-from . import carve
-from .kube import wait_for
-from .testing import RingTest
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "checker"))
+import excuses  # noqa: E402
+
+from . import carve, moments  # noqa: E402
+from .kube import ApiError, wait_for  # noqa: E402
+from .node import CONTAINERD_SOCKET  # noqa: E402
+from .state import start_time  # noqa: E402
+from .testing import RingTest  # noqa: E402
 
 PARTS = ("leader", "agent", "keeper", "arbiter", "kubelet", "containerd", "apiserver")
+_DOOR = "/var/lib/kubelet/device-plugins/carve-slots.sock"
+SOCKETS = {         # where somebody listens while the part serves; the socket of one that was killed refuses
+    "agent": (carve.AGENT_SOCKET, _DOOR), "keeper": (carve.AGENT_SOCKET, _DOOR),
+    "arbiter": ("/run/carve/arbiter/control",), "kubelet": ("/var/lib/kubelet/pod-resources/kubelet.sock",),
+    "containerd": (CONTAINERD_SOCKET,)}
 
 
 def main_process(container_id: str) -> int:
@@ -33,6 +48,16 @@ def _stands_still(pid) -> bool:
 
 def _is_gone(pid) -> bool:
     return not os.path.exists(f"/proc/{pid}")
+
+
+def _listens(path) -> bool:
+    """Whether somebody takes connections there; the arbiter takes packets, the others a stream."""
+    for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+        with socket.socket(socket.AF_UNIX, kind) as one:
+            one.settimeout(1)
+            if one.connect_ex(str(path)) == 0:
+                return True
+    return False
 
 
 class Supervisor:
@@ -63,15 +88,18 @@ class Supervisor:
 
 class Faults:
     """Kills and stops parts of a ring that has all of Carve. Which one of several: by the dice."""
+    STEADY = 2          # seconds for which a part has to serve: a kubelet that finds no containerd serves, and ends
+    LOOK = 0.2          # seconds between two looks whether it does
 
     def __init__(self, ring, dice, patience, say=print):
         self.ring, self.dice, self.patience, self.say = ring, dice, patience, say
         self.kube = ring.kube()
         self.done = {}                      # (part, "kill" or "stop") -> how often
-        self.began = []                     # (seconds since the epoch, "kill" or "stop", part, node's name)
+        self.windows = []                   # of excuses.Window, in the order in which they began
         self.cut_short = []                 # stops that did not last: somebody else ended the process, or let it go on
         self._stops = []                    # threads that will let something go on
         self._stopped = {}                  # pid -> (part, node's name), of those that stand still now
+        self._recoveries = []               # threads that wait until a part serves again
 
     def _pod_process(self, pod) -> int:
         return main_process(pod["status"]["containerStatuses"][0]["containerID"])
@@ -114,16 +142,17 @@ class Faults:
 
     def kill(self, part) -> None:
         node = self._some_node(part)
-        _, handle = self._pinned(part, node)
-        self._note("kill", part, node)
+        pid, handle = self._pinned(part, node)
+        window = self._note("kill", part, node)
         signal.pidfd_send_signal(handle, signal.SIGKILL)
         os.close(handle)
+        self._await_recovery(window, pid, node)
 
     def stop(self, part, seconds) -> None:
         """SIGSTOP; goes on by itself after so many seconds. An agent's keeper may not wait for it that long."""
         node = self._some_node(part)
         pid, handle = self._pinned(part, node)
-        self._note("stop", part, node)
+        window = self._note("stop", part, node)
         self._stopped[pid] = (part, node.name)
         signal.pidfd_send_signal(handle, signal.SIGSTOP)
 
@@ -135,22 +164,68 @@ class Faults:
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
             del self._stopped[pid]
             os.close(handle)
+            self._await_recovery(window, None, node)
         thread = threading.Thread(target=go_on)
         thread.start()
         self._stops.append(thread)
-
-    def may_be_away(self, part, node, since, until, stopped) -> bool:
-        """Whether that part of the node may have answered nobody at some time between: it stood still for `stopped` seconds, or
-        was killed, and the kubelet waited before it started it again."""
-        return any(one == part and on == node and at <= until and since <= at + (stopped if what == "stop" else self.patience)
-                   for at, what, one, on in self.began)
 
     def wait_all_go_on(self) -> None:
         for thread in self._stops:
             thread.join()
         self._stops.clear()
 
-    def _note(self, what, part, node) -> None:
+    def wait_all_serve(self) -> None:
+        """Until each part serves again that a fault has hit; AssertionError that names those that do not."""
+        for thread in self._recoveries:
+            thread.join()
+        away = [str(window) for window in self.windows if window.ended is None]
+        if away:
+            raise AssertionError(f"not back within {self.patience} s: {away}")
+
+    def _await_recovery(self, window, killed, node) -> None:
+        """On a thread of its own, closes the window when the part has begun to serve steadily. killed: a process that
+        is to be gone before."""
+        thread = threading.Thread(target=self._recover, args=(window, killed, node), daemon=True)
+        thread.start()
+        self._recoveries.append(thread)
+
+    def _recover(self, window, killed, node) -> None:
+        free = time.time()
+        since = None
+        while time.time() < free + self.patience:
+            if (killed is None or start_time(killed) is None) and self._serves(window.part, node, free):
+                since = since or time.time()
+                if time.time() >= since + self.STEADY:
+                    window.ended = since
+                    return
+            else:
+                since = None
+            time.sleep(self.LOOK)
+
+    def _serves(self, part, node, free) -> bool:
+        with contextlib.suppress(OSError, ApiError, http.client.HTTPException, LookupError, RuntimeError):
+            if part == "apiserver":
+                return self.kube.ready()
+            if part == "leader":
+                return self._control_serves(free)
+            # Without containerd a kubelet does nothing; and what a killed one had asked goes on only then.
+            if part == "kubelet" and ("containerd", node.name) in list(self._stopped.values()):
+                return False
+            return all(_listens(node.outside(path)) for path in SOCKETS[part])
+        return False
+
+    def _control_serves(self, free) -> bool:
+        """Somebody has renewed the lease since, and all replicas are Ready whose processes live."""
+        lease = self.kube.get("Lease", "carve-control", carve.NAMESPACE)["spec"]
+        pods = [pod for pod in self.kube.list("Pod", carve.NAMESPACE)
+                if pod["metadata"]["name"].startswith("carve-control-")]
+        return moments.of_rfc3339(lease["renewTime"]) > free and bool(pods) and all(
+            any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"]["conditions"]) and
+            self._pod_process(pod) for pod in pods)
+
+    def _note(self, what, part, node) -> excuses.Window:
         self.done[(part, what)] = self.done.get((part, what), 0) + 1
-        self.began.append((time.time(), what, part, node.name))
-        self.say(f"{what} {part}" + (f" of {node.name}" if part not in ("leader", "apiserver") else ""))
+        window = excuses.Window(what, part, node.name, time.time())
+        self.windows.append(window)
+        self.say(str(window))
+        return window

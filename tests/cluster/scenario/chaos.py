@@ -1,9 +1,10 @@
 """Chaos: pods of three dialects come and go on two nodes while one process after the other is killed or stops for twice
 control's lease. At rest everybody must say the same of the cards, and nothing may be left when the pods are gone.
+Whatever goes wrong meanwhile has a fault that explains it and was in effect just then (../checker/excuses.py).
 
 CARVE_CHAOS_SEED=n repeats the choices of a run (not its timing). CARVE_SOAK=1: half an hour of it.
 """
-import json
+import collections
 import os
 import random
 import sys
@@ -15,9 +16,10 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 import control  # noqa: E402
+import excuses  # noqa: E402
 import views  # noqa: E402
 from ring import bare_nodes, carve, gather, moments  # noqa: E402
-from ring.churn import Churn, make, stays  # noqa: E402
+from ring.churn import Churn, ended_badly, make, reason_of, stays  # noqa: E402
 from ring.faults import PARTS, Faults, Supervisor  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
 from ring.testing import RingTest, main  # noqa: E402
@@ -30,11 +32,6 @@ PAUSE = (15, 40) if SOAK else (1, 2.5)              # seconds between two faults
 FINISHED = 200 if SOAK else 8                       # pods that ended by themselves meanwhile
 BARE = 4
 PATIENCE = 400 if SOAK else 150                     # the kubelet waits longer and longer before it starts a container again
-# Why a pod may fail when what it needs is killed under it; its owner makes another.
-#   UnexpectedAdmissionError  the kubelet asked for devices while no agent served: it asks once
-#   Unknown                   containerd was killed while it started the container: of that it says "Unknown", exit code 255
-#   StartError                containerd did not answer while it was to start the container: "context canceled", exit code 128
-LEGAL = {"UnexpectedAdmissionError", "Unknown", "StartError"}
 NOT_READY = 802     # CUDA_ERROR_SYSTEM_NOT_READY: a new process waits 5 s for the arbiter, and then gets nothing
 
 
@@ -57,6 +54,8 @@ class Chaos(RingTest):
         self.addCleanup(Supervisor(self.ring).end)
         self.physical = gather.physical(control.carves)
         self.begun = time.monotonic()
+        self.looked = 0                             # containers that ended, and had seen what was theirs
+        self.excused = collections.Counter()        # (kind of failure, fault) -> how many
 
     def say(self, text):
         print(f"  {time.monotonic() - self.begun:6.1f} s  {text}", flush=True)
@@ -79,9 +78,13 @@ class Chaos(RingTest):
         wait_for(f"{FINISHED} pods to have ended by themselves", 2 * PATIENCE, lambda: len(churn.ended) >= FINISHED, every=0.5)
         churn.end()
         self.say(f"quiet: {churn.made} pods made, {len(churn.ended)} ended, {len(churn.until)} there; "
-                 f"refused {churn.refused}; errors {churn.errors}")
-        self.ended_right(churn, faults)
+                 f"refused {churn.refused}; {len(churn.troubles)} requests in vain")
+        faults.wait_all_serve()
+        self.judged(churn, faults)
         self.settled(churn)
+        churn.collect_the_rest()
+        self.judged(churn, faults)
+        self.summed_up()
         self.agreed(views.check_all)
         self.inside()
         self.each_node_starts_pods()
@@ -91,34 +94,77 @@ class Chaos(RingTest):
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
-    def ended_right(self, churn, faults):
-        """What those saw that ended by themselves, against their records; none failed for a reason of ours. Who began while
-        there was no arbiter saw nothing, which is right only then."""
-        wrong, looked, shut_out = [], 0, 0
-        for pod, looks in churn.ended:
-            for name in [name for name, look in looks.items() if (look["cuda"] or {}).get("init") == NOT_READY]:
-                self.saw_nothing(pod, name, looks.pop(name), faults)
-                shut_out += 1
-            seen = {("default", pod["metadata"]["name"], name): look for name, look in looks.items()}
-            pod["spec"]["containers"] = [one for one in pod["spec"]["containers"] if one["name"] in looks]
-            looked += len(looks)
-            wrong += check.check([pod], [], [], seen, by="records", physical=self.physical)
-        self.acquit(wrong)
-        self.assertGreater(looked, FINISHED // 2, f"ended as failed: {churn.reasons}, logs lost: {churn.lost_looks}")
-        for reason, texts in churn.reasons.items():
-            self.say(f"{len(texts)} failed by {reason}: {sorted(set(texts))}")
-        self.assertLessEqual(set(churn.reasons), LEGAL)
-        self.say(f"{looked} containers that ended had seen their own cards and limits ({churn.lost_looks} logs lost), "
-                 f"{shut_out} nothing, as their arbiter was away")
+    def judged(self, churn, faults):
+        """What has been gathered since it was asked last: what those saw that ended by themselves, against their
+        records; and each failure has its fault."""
+        events = self.kube.list("Event")
+        failures = self.ended_right(churn, events) + self.lost(churn)
+        counts, unexplained = excuses.judge(failures, faults.windows)
+        self.excused += counts
+        if unexplained:
+            self.fail("\n\n".join([
+                f"{len(unexplained)} failures that no fault explains (CARVE_CHAOS_SEED={SEED}); explained: {counts}",
+                *(self.story(failure, events, faults) for failure in unexplained)]))
 
-    def saw_nothing(self, pod, name, look, faults):
-        """A container that was told that nothing is ready: no card, not a byte, and its node's arbiter was away meanwhile."""
-        self.acquit([f"{pod['metadata']['name']}/{name}: {card}" for card in look["cuda"]["cards"]] +
-                    [f"{pod['metadata']['name']}/{name}: {card}" for card in (look["nvml"] or {"cards": []})["cards"] if card["memory"]])
+    def ended_right(self, churn, events):
+        """The failures among those that have ended. Who saw something saw his own."""
+        wrong, failures = [], []
+        ended, churn.ended = churn.ended, []
+        for pod, looks, seen in ended:
+            if ended_badly(pod):
+                about = [event for event in events if event["involvedObject"].get("uid") == pod["metadata"]["uid"]]
+                failures.append(excuses.of_end(pod, *reason_of(pod), seen, about))
+            for name in [name for name, look in looks.items() if (look["cuda"] or {}).get("init") == NOT_READY]:
+                failures.append(self.saw_nothing(pod, name, looks.pop(name)))
+            seen_by = {("default", pod["metadata"]["name"], name): look for name, look in looks.items()}
+            pod["spec"]["containers"] = [one for one in pod["spec"]["containers"] if one["name"] in looks]
+            self.looked += len(looks)
+            wrong += check.check([pod], [], [], seen_by, by="records", physical=self.physical)
+        self.acquit(wrong)
+        return failures
+
+    def saw_nothing(self, pod, name, look):
+        """The failure of a container that was told that nothing is ready: it saw no card and not a byte."""
+        who = f"{pod['metadata']['name']}/{name}"
+        self.acquit([f"{who}: {card}" for card in look["cuda"]["cards"]] +
+                    [f"{who}: {card}" for card in (look["nvml"] or {"cards": []})["cards"] if card["memory"]])
         state = next(one["state"]["terminated"] for one in pod["status"]["containerStatuses"] if one["name"] == name)
         since, until = (moments.of_rfc3339(state[key]) for key in ("startedAt", "finishedAt"))
-        self.assertTrue(faults.may_be_away("arbiter", pod["spec"]["nodeName"], since, until + 1, TWICE_THE_LEASE),
-                        f"{pod['metadata']['name']}/{name} was told \"not ready\" beside its arbiter: {look}")
+        return excuses.Failure(excuses.NOT_READY, who, pod["spec"]["nodeName"], since, until + 1, str(look),
+                               pod["metadata"]["uid"])
+
+    @staticmethod
+    def lost(churn):
+        """The failures beside the pods' ends: starts that never came, pods that went, logs and requests in vain."""
+        failures = [excuses.of_unstarted(pod, seen) for pod, seen in churn.unstarted]
+        failures += [excuses.Failure(excuses.VANISHED, name, "", at, at, "") for name, at in churn.vanished]
+        for pod, container, (since, until, status, text) in churn.lost_logs:
+            if status == 200:       # it may have been cut off as long as the container ran
+                since = moments.of_rfc3339(pod["status"]["startTime"])
+            kind, who = excuses.LOST_LOG if status == 200 else excuses.NO_LOG, f"{pod['metadata']['name']}/{container}"
+            failures.append(excuses.Failure(kind, who, pod["spec"]["nodeName"], since, until, f"{status}: {text}",
+                                            pod["metadata"]["uid"]))
+        for since, until, status, text in churn.troubles:
+            failures.append(excuses.Failure(excuses.kind_of_answer(status, text), "a request", "", since, until,
+                                            f"{status}: {text}"))
+        churn.unstarted, churn.vanished, churn.lost_logs, churn.troubles = [], [], [], []
+        return [failure for failure in failures if failure is not None]
+
+    def story(self, failure, events, faults):
+        """What a person wants to know of a failure: what was said of it, and the faults around it."""
+        told = [f"{event.get('firstTimestamp') or event.get('eventTime')} {event['reason']}: {event.get('message', '')}"
+                for event in events if failure.uid and event["involvedObject"].get("uid") == failure.uid]
+        begun = time.strftime("%H:%M:%S", time.gmtime(failure.since))
+        return "\n  ".join([f"{failure.who} on {failure.node or 'no node'}: {failure.kind}, {begun} and "
+                            f"{failure.until - failure.since:.1f} s on: {failure.text}",
+                            *told, "faults around, by that clock:", *excuses.around(failure, faults.windows)])
+
+    def summed_up(self):
+        """How much was seen, and what was excused by what."""
+        self.say(f"{self.looked} containers that ended had seen their own cards and limits")
+        self.assertGreater(self.looked, FINISHED // 2, f"excused: {self.excused}")
+        for (kind, fault), times in sorted(self.excused.items()):
+            self.say(f"excused: {times} × {kind}, by {fault}")
 
     def settled(self, churn):
         """All of Carve is Ready; each pod runs, waits for room, or has ended. One that ends by itself has: nobody could look
