@@ -36,14 +36,14 @@ def make(kube, like: str, count: int, mebibytes: int | None = None) -> list:
     return names
 
 
-def with_card(create, kube, name: str, holders=()) -> None:
-    """A node with one card of 16 GiB that the slot door offers, from nobody's picture: `create` makes and remembers."""
-    size = {"elasticgpu.io/gpu-memory": "16384", "elasticgpu.io/gpu-core": "100"}
+def with_card(create, kube, name: str, holders=(), gib=16) -> None:
+    """A node with one card of so much that the slot door offers, from nobody's picture: `create` makes and remembers."""
+    size = {"elasticgpu.io/gpu-memory": str(gib << 10), "elasticgpu.io/gpu-core": "100"}
     create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
             "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}})
     own = f"GPU-{name}"
     create({"apiVersion": "elasticgpu.io/v1alpha1", "kind": "GPU", "metadata": {"name": f"{name}.{own.lower()}"},
-            "spec": {"index": 0, "uuid": own, "memory": 16 << 30, "nodeName": name, "vendor": "nvidia", "doors": ["slots"]}})
+            "spec": {"index": 0, "uuid": own, "memory": gib << 30, "nodeName": name, "vendor": "nvidia", "doors": ["slots"]}})
     kube.patch("GPU", f"{name}.{own.lower()}", {"status": {"state": "Healthy", "capacity": size, "allocatable": size,
                                                            "free": size, "holders": list(holders)}}, sub="status")
 

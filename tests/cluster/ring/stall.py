@@ -1,5 +1,5 @@
 """A way to the API server on which chosen requests are held up, as a network may hold them: they arrive later, whatever
-became of whoever sent them. It ends TLS on both sides with the ring's own certificates; tokens go through."""
+became of whoever sent them; or they arrive at once and their answers never do. It ends TLS on both sides with the ring's own certificates; tokens go through."""
 import select
 import socket
 import ssl
@@ -39,15 +39,18 @@ def rest(connection, data):
 
 
 class Stall:
-    """Listens on `port` of the loopback. `held(first line)` says which requests wait for release()."""
+    """Listens on `port` of the loopback. `held(first line)` says which requests wait for release(); with `lost` they are
+    handed on, and the connection ends without the answer."""
 
-    def __init__(self, ring, held):
+    def __init__(self, ring, held, lost=False):
         file = ring.certificates.file
         self._server = (int((ring.state.folder / "door.port").read_text()), ssl.create_default_context(cafile=file("ca.crt")))
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._context.load_cert_chain(file("apiserver.crt"), file("apiserver.key"))
         self._held = held
         self._release = threading.Event()
+        if lost:
+            self._release.set()
         self.waiting = threading.Event()        # a request is being held
         self.answers = []                       # first lines of what the API server said to those
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)

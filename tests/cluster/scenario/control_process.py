@@ -30,8 +30,12 @@ from ring.testing import Meanwhile, RingTest, main, pod  # noqa: E402
 
 DEPLOY = HERE.parent.parent / "deploy"
 SPACE = "control-process"
-CALL = json.dumps({"Pod": {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [
-    {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": "3", SLOT: "1"}}}]}}, "NodeNames": ["nowhere"]})
+def call(*nodes):
+    return json.dumps({"Pod": {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [
+        {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": "3", SLOT: "1"}}}]}}, "NodeNames": nodes})
+
+
+CALL = call("nowhere")
 
 
 class Replica:
@@ -80,23 +84,31 @@ class Replica:
 
 
 class Asking(Meanwhile):
-    """What kube-scheduler asks before it binds, one call after the other of one replica, until the end of the block."""
+    """What kube-scheduler asks before it binds, one call after the other of one replica, until the end of the block: of a
+    node with room, one with a card that is too small, and one without."""
     VERBS = ("filter", "prioritize", "choose")
 
-    def __init__(self, replica, context):
+    def __init__(self, replica, context, room, small):
         super().__init__()
-        self.replica, self.context = replica, context
+        self.replica, self.context, self.room, self.small = replica, context, room, small
         self.seconds, self.wrong = [], []
+
+    def right(self, verb, answer):
+        if verb == "prioritize":
+            return answer == [{"Host": self.room, "Score": 10}]
+        refused = answer["FailedAndUnresolvableNodes"]
+        return (answer["Error"] == "" and answer["NodeNames"] == [self.room] and
+                (verb == "choose" or ("2 GiB < 3 GiB" in refused[self.small] and "no card" in refused["nowhere"])))
 
     def run(self):
         while not self.end.is_set():
             verb, begun = self.VERBS[len(self.seconds) % len(self.VERBS)], time.monotonic()
             try:
-                status, text = self.replica.ask(self.context, "POST", f"/scheduler/{verb}", CALL)
-                answer = json.loads(text)
-                if status != 200 or (isinstance(answer, dict) and answer.get("Error")):
+                status, text = self.replica.ask(self.context, "POST", f"/scheduler/{verb}",
+                                                call(self.room, self.small, "nowhere"))
+                if status != 200 or not self.right(verb, json.loads(text)):
                     self.wrong.append(f"{verb}: {status} {text}")
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, KeyError) as error:
                 self.wrong.append(f"{verb}: {error}")
             self.seconds.append(time.monotonic() - begun)
             self.end.wait(0.02)
@@ -243,19 +255,32 @@ class ControlProcess(RingTest):
 
     def test_killed_it_is_followed_when_its_lease_has_ended(self):
         leader, other = self.two_ready()
-        with Asking(other, self.context()) as asking:
+        self.lead_by_another(leader, other, signal.SIGKILL)
+        again = self.start("c")
+        wait_for("a new one ready", 20, again.ready)
+        self.assertFalse(again.leads())
+
+    def test_where_it_stands_still_the_other_answers_and_follows(self):
+        leader, other = self.two_ready()
+        self.lead_by_another(leader, other, signal.SIGSTOP)
+        leader.process.send_signal(signal.SIGCONT)
+        wait_for("the old one knows that it does not lead", 10, lambda: leader.ready() and not leader.leads())
+
+    def lead_by_another(self, leader, other, by):
+        room, small = self.card(), self.card(gib=2)
+        context = self.context()
+        for node in (room, small):
+            self.known_to((leader, other), context, node)
+        with Asking(other, context, room, small) as asking:
             wait_for("it is asked", 10, lambda: len(asking.seconds) > 3)
-            leader.process.kill()
+            leader.process.send_signal(by)
             begin = time.monotonic()
             wait_for("the other leads", 15, other.leads)      # the lease, 10 s, and 5
-            print(f"led by the other {time.monotonic() - begin:.1f} s after SIGKILL")
+            print(f"led by the other {time.monotonic() - begin:.1f} s after {signal.Signals(by).name}")
         self.assertEqual(asking.wrong, [], "filter, prioritize and choose need no leader")
         self.assertGreater(len(asking.seconds), 30)
         print(f"{len(asking.seconds)} calls meanwhile, the slowest took {max(asking.seconds) * 1000:.0f} ms")
         self.assertLess(max(asking.seconds), 2)
-        again = self.start("c")
-        wait_for("a new one ready", 20, again.ready)
-        self.assertFalse(again.leads())
 
     # --- certificates near their end ---------------------------------------------------------------------------------
 
@@ -361,6 +386,24 @@ class ControlProcess(RingTest):
         self.assertEqual(self.bind(other, context, pods[1], nodes[1]), "")
         self.assertEqual(self.bound_to(pods[1]), nodes[1])
 
+    def test_a_binding_whose_answer_is_lost_is_found_by_reading(self):
+        stall = Stall(self.ring, lambda line: "/binding" in line, lost=True)
+        self.addCleanup(stall.close)
+        one = self.start("one", self.access(stall.port))
+        wait_for("it leads", 30, lambda: one.ready() and one.leads())
+        context, node, asking = self.context(), self.card(), self.asking()
+        self.known_to((one,), context, node)
+        self.assertEqual(self.bind(one, context, asking, node), "", "it is bound, and that is what is said")
+        self.assertEqual(self.bound_to(asking), node)
+        self.assertEqual([answer.split("\r\n")[0] for answer in stall.answers], ["HTTP/1.1 201 Created"], "written once")
+        record = json.loads(self.kube.get("Pod", asking["name"])["metadata"]["annotations"][RECORD])
+        self.assertEqual(record["owner"]["uid"], asking["uid"])
+        counted = {'carve_control_bindings_total{outcome="unknown"} 1', 'carve_control_bindings_total{outcome="found"} 1',
+                   'carve_control_bindings_total{outcome="bound"} 0', "carve_control_reservations 0"}
+        wait_for("the room set aside has become the record", 10, lambda: counted <= set(one.get("/metrics")[1].splitlines()))
+        self.assertEqual(self.bind(one, context, asking, node), "", "kube-scheduler asks again")
+        self.assertEqual(len(stall.answers), 1)
+
     # --- settings ----------------------------------------------------------------------------------------------------
 
     def refusals_of_settings(self):
@@ -441,10 +484,10 @@ class ControlProcess(RingTest):
         return {"apiVersion": "v1", "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"},
                 "metadata": {"name": name, "namespace": "default", "annotations": {RECORD: '{"v":1,"epoch":0,"owner":{}}'}}}
 
-    def card(self):
-        """A node that exists at the API server only, with one card of 16 GiB; its name."""
+    def card(self, gib=16):
+        """A node that exists at the API server only, with one card; its name."""
         node = self.name("node")
-        bare_nodes.with_card(self.create, self.kube, node)
+        bare_nodes.with_card(self.create, self.kube, node, gib=gib)
         return node
 
     def asking(self):
