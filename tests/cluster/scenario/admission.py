@@ -227,6 +227,22 @@ class Served(AdmissionTest):
         self.assertIsInstance(claims, dict, claims)
         self.assertEqual(claims["spec"]["containers"][0]["env"], [{"name": VISIBLE, "value": "void"}])
 
+    def test_what_the_mutating_webhook_did_not_see_the_validating_one_refuses(self):
+        """Somebody took the mutating one away; each passes what comes to it, and only both together are safe."""
+        asks, cardless = self.of({"elasticgpu.io/gpu-memory": "4096"}), self.of({"cpu": "1"})
+        self.kube.delete("MutatingWebhookConfiguration", "carve-admission")
+        try:
+            wait_for("it is out of force", 30, lambda: SLOT in str(self.review(asks)), every=0.5)
+            self.assert_refused(asks, f'limits of {SLOT} are "" where 1 is needed')
+            self.assert_refused(asks, "it was not asked, or another webhook changed the pod after it")
+            self.assert_refused(self.of(env=[{"name": VISIBLE, "value": "all"}]), VISIBLE)
+            self.assertIsInstance(self.review(cardless), dict)
+        finally:
+            self.ring.kubectl("apply", "-f", WEBHOOK)
+            # Control tells it by which authority it is known.
+            wait_for("it is in force again", 60, lambda: isinstance(self.review(asks), dict), every=0.5)
+        self.assertEqual(self.limits(self.review(asks))[SLOT], "1")
+
     def test_what_was_read_back_is_unchanged_when_it_is_applied_again(self):
         made = self.of({"elasticgpu.io/gpu-memory": "4096"})
         name = self.create(made)["metadata"]["name"]
