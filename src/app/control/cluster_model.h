@@ -84,6 +84,7 @@ class ClusterModel {
   /// has one hold; a new one takes the place of the old.
   void put_hold(const std::string& node, Hold hold, Clock::Time until);
   void drop_hold(const std::string& uid);
+  [[nodiscard]] bool has_hold(const std::string& uid) const;
   /// UIDs of pods that held something and went within kDeparted: their slices are going.
   static constexpr Clock::Duration kDeparted = std::chrono::seconds(60);
   [[nodiscard]] std::vector<std::string> departed() const;

@@ -143,6 +143,12 @@ void ClusterModel::drop_hold(const std::string& uid) {
   free_hold(uid);
 }
 
+bool ClusterModel::has_hold(const std::string& uid) const {
+  const std::lock_guard lock(mutex_);
+  end_holds();
+  return held_.contains(uid);
+}
+
 void ClusterModel::end_holds() const {
   const auto now = clock_.now();
   for (auto at = held_.begin(); at != held_.end();) {

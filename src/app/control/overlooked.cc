@@ -66,9 +66,12 @@ bool Overlooked::still_tries(const KnownPod& pod, Clock::Time now) {
 
 bool Overlooked::may_name(const KnownPod& pod, Clock::Time now) {
   if (!may_overlook(pod)) return false;
+  // Somebody else keeps room for it, or has named it a node: others go for it there.
+  if (world_.model.has_hold(pod.object.ask.uid)) return false;
   const auto found = trials_.find(pod.object.ask.uid);
-  if (found == trials_.end()) return pod.object.nominated.empty();  // else others go for it there
+  if (found == trials_.end()) return pod.object.nominated.empty();
   Trial& trial = found->second;
+  if (!pod.object.nominated.empty() && !trial.vain.contains(pod.object.nominated)) return false;
   if (now < trial.not_before) return false;
   if (trial.vain.size() >= kTries) trial.vain.clear();
   return true;

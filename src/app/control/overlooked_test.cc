@@ -231,6 +231,32 @@ TEST_F(OverlookedTest, NobodyGoesWhileANodeThatWasOverlookedHasRoom) {
   EXPECT_EQ(evictions(), 1U) << "something else kept it from there";
 }
 
+// Seen on a ring: it was named another node while those of the first one went, and had neither.
+TEST_F(OverlookedTest, WhereOthersGoForAPodNothingElseIsNamed) {
+  free(105);
+  waits("high", "16", 1000);
+  (void)step();
+  pass(Overlooked::kSeen);
+  refuse("high");
+  (void)step();
+  tell_model("high");
+  ASSERT_EQ(overlooked.figures().in_vain, 1U);
+  for (int i = 0; i < 3 && model.figures().held == 0; ++i) {
+    pass(Preemptor::kAgain);
+    refuse("high");
+    pass(Preemptor::kSettle);
+    (void)overlooked.step(false);
+    preemptor.step();
+  }
+  const auto node = nominated("high");
+  ASSERT_THAT(node, ::testing::AllOf(::testing::Ne(""), ::testing::Ne("n105")));
+  free(109);
+  EXPECT_EQ(overlooked.step(true), "") << "the watch has not told of the name yet";
+  tell_model("high");
+  EXPECT_EQ(overlooked.step(true), "");
+  EXPECT_EQ(nominated("high"), node);
+}
+
 class FewNodes : public OverlookedTest {
  protected:
   FewNodes() : OverlookedTest(Overlooked::kLeastPart) {}
