@@ -1,0 +1,82 @@
+"""The certificate by which a running kube-scheduler is known to control ends, as it would after 90 days.
+
+Control has replaced it by then, the kubelet has brought the new one into the scheduler's volume, and kube-scheduler reads
+that anew for its next connection: pods with cards are placed, and nobody started it again.
+"""
+import base64
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(HERE))
+import install  # noqa: E402
+from ring import certs  # noqa: E402
+from ring.testing import main, wait_for  # noqa: E402
+
+SPACE = install.SPACE
+SECRET = "carve-scheduler-tls"
+GOOD_FOR = 75       # seconds: a scheduler starts with it, and control has replaced it before
+
+
+class ClientCertificate(install.Installation):
+    def data(self, secret):
+        return {name: base64.b64decode(text) for name, text in self.kube.get("Secret", secret, SPACE)["data"].items()}
+
+    def schedulers(self):
+        """name -> how often its container was started again, of those that live."""
+        return {one["metadata"]["name"]: sum(s["restartCount"] for s in one["status"].get("containerStatuses", []))
+                for one in self.kube.list("Pod", SPACE) if one["metadata"]["name"].startswith("carve-scheduler-")
+                and "deletionTimestamp" not in one["metadata"]}
+
+    def mounted(self):
+        """What each of them finds in its volume, by its node's disk."""
+        nodes = {node.name: node for node in self.ring.nodes}
+        return [file.read_bytes() for one in self.kube.list("Pod", SPACE) if one["metadata"]["name"] in self.schedulers()
+                for file in nodes[one["spec"]["nodeName"]].outside("/var/lib/kubelet/pods").glob(
+                    f"{one['metadata']['uid']}/volumes/kubernetes.io~secret/*/tls.crt")]
+
+    def short(self):
+        """A client's certificate as control makes them, but near its end; put where control keeps it. When it ends."""
+        with tempfile.TemporaryDirectory(prefix="carve-certificates-") as name:
+            folder = Path(name)
+            for kind, content in self.data("carve-control-tls").items():
+                (folder / kind).write_bytes(content)
+            until = time.time() + GOOD_FOR
+            certs.dated(folder, "client", "/CN=carve-scheduler", (-80, GOOD_FOR / 86400),
+                        "basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n"
+                        "extendedKeyUsage=clientAuth\n", "ca")
+            made = {f"tls.{kind}": base64.b64encode((folder / f"client.{kind}").read_bytes()).decode()
+                    for kind in ("crt", "key")}
+        self.kube.patch("Secret", SECRET, {"data": made}, SPACE)
+        return until, base64.b64decode(made["tls.crt"])
+
+    def test_a_running_scheduler_takes_the_one_that_follows(self):
+        scale = ("-n", SPACE, "scale", "deployment/carve-control")
+        self.ring.kubectl(*scale, "--replicas=0")       # which would replace it before a scheduler has read it
+        wait_for("control is away", 60, lambda: not [
+            one for one in self.kube.list("Pod", SPACE) if one["metadata"]["name"].startswith("carve-control-")])
+        ends, short = self.short()
+        self.ring.kubectl("-n", SPACE, "rollout", "restart", "deployment/carve-scheduler")
+        self.rolled("deployment/carve-scheduler")
+        before = self.schedulers()
+        self.assertEqual(self.mounted(), [short] * len(before), "they have started with the short one")
+        self.assertLess(time.time(), ends, "and before its end")
+        self.ring.kubectl(*scale, "--replicas=2")
+        self.rolled("deployment/carve-control")
+        follows = self.data(SECRET)["tls.crt"]
+        self.assertNotEqual(follows, short, "control has replaced it")
+        wait_for("the kubelets have brought it", 150, lambda: self.mounted() == [follows] * len(before), every=1)
+        time.sleep(max(0.0, ends + 2 - time.time()))
+        begun = time.monotonic()
+        name = self.create(self.asking())["metadata"]["name"]   # the first call to control since it is back
+        self.wait_ready(name)
+        print(f"\nplaced {self.waited(name)} s after it came, {time.time() - ends:.0f} s after the certificate's end; "
+              f"asked for {time.monotonic() - begun:.0f} s ago", flush=True)
+        self.assertEqual(self.schedulers(), before, "the same processes")
+        self.assert_right([name])
+
+
+if __name__ == "__main__":
+    main()
