@@ -25,20 +25,18 @@ class ClientCertificate(install.Installation):
         return {name: base64.b64decode(text) for name, text in self.kube.get("Secret", secret, SPACE)["data"].items()}
 
     def schedulers(self):
-        """name -> how often its container was started again, of those that live."""
-        return {one["metadata"]["name"]: sum(s["restartCount"] for s in one["status"].get("containerStatuses", []))
-                for one in self.kube.list("Pod", SPACE) if one["metadata"]["name"].startswith("carve-scheduler-")
-                and "deletionTimestamp" not in one["metadata"]}
+        """(UID, its node, how often its container was started again) of those that live."""
+        return [(pod["metadata"]["uid"], one.node, pod["status"]["containerStatuses"][0]["restartCount"])
+                for one in self.carves for pod in one.pods_of("carve-scheduler")]
 
     def mounted(self):
         """What each of them finds in its volume, by its node's disk."""
-        nodes = {node.name: node for node in self.ring.nodes}
-        return [file.read_bytes() for one in self.kube.list("Pod", SPACE) if one["metadata"]["name"] in self.schedulers()
-                for file in nodes[one["spec"]["nodeName"]].outside("/var/lib/kubelet/pods").glob(
-                    f"{one['metadata']['uid']}/volumes/kubernetes.io~secret/*/tls.crt")]
+        return [file.read_bytes() for uid, node, _ in self.schedulers()
+                for file in node.outside("/var/lib/kubelet/pods").glob(f"{uid}/volumes/kubernetes.io~secret/*/tls.crt")]
 
     def short(self):
-        """A client's certificate as control makes them, but near its end; put where control keeps it. When it ends."""
+        """A client's certificate as control makes them, but near its end; put where control keeps it. When
+        it ends, and its text."""
         with tempfile.TemporaryDirectory(prefix="carve-certificates-") as name:
             folder = Path(name)
             for kind, content in self.data("carve-control-tls").items():
@@ -61,6 +59,7 @@ class ClientCertificate(install.Installation):
         self.ring.kubectl("-n", SPACE, "rollout", "restart", "deployment/carve-scheduler")
         self.rolled("deployment/carve-scheduler")
         before = self.schedulers()
+        self.assertTrue(before)
         self.assertEqual(self.mounted(), [short] * len(before), "they have started with the short one")
         self.assertLess(time.time(), ends, "and before its end")
         self.ring.kubectl(*scale, "--replicas=2")
@@ -69,11 +68,10 @@ class ClientCertificate(install.Installation):
         self.assertNotEqual(follows, short, "control has replaced it")
         wait_for("the kubelets have brought it", 150, lambda: self.mounted() == [follows] * len(before), every=1)
         time.sleep(max(0.0, ends + 2 - time.time()))
-        begun = time.monotonic()
         name = self.create(self.asking())["metadata"]["name"]   # the first call to control since it is back
         self.wait_ready(name)
-        print(f"\nplaced {self.waited(name)} s after it came, {time.time() - ends:.0f} s after the certificate's end; "
-              f"asked for {time.monotonic() - begun:.0f} s ago", flush=True)
+        print(f"\nplaced {self.waited(name)} s after it came, running {time.time() - ends:.0f} s after the certificate's end",
+              flush=True)
         self.assertEqual(self.schedulers(), before, "the same processes")
         self.assert_right([name])
 
