@@ -69,7 +69,7 @@ bool Preemptor::may_look(const KnownPod& pod, Clock::Time now) {
   // kube-scheduler named a node: whoever goes for it is going, or is known in a moment.
   if (const auto at = named_.find(uid); at != named_.end() && now < at->second + kNamed) return false;
   const auto note = world_.turned_away.find(uid);
-  if (note && now - note->at < kSettle) return false;
+  if (note && now - note->at < kSettle && now - note->since < kPatience) return false;
   if (note && now - note->at <= kFresh) return true;
   const auto woken = woken_.find(uid);
   return (note || pod.object.refused) && (woken == woken_.end() || now >= woken->second + kWakeAgain);
@@ -95,7 +95,7 @@ void Preemptor::consider(const KnownPod& pod, Clock::Time now) {
     return;
   }
   if (!fresh) return wake(uid, found.node, now);
-  if (world_.overlooked != nullptr && !world_.overlooked->exhausted(pod, note->at)) return;
+  if (world_.overlooked != nullptr && !world_.overlooked->exhausted(pod, note->since)) return;
   const auto budgets = read_budgets(world_.api);
   if (!budgets) {
     world_.log.warn("nobody is evicted: the disruption budgets cannot be read", {{"error", budgets.error().what}});

@@ -318,6 +318,20 @@ TEST_F(PreemptorTest, WhileKubeSchedulerEvictsForAPodNobodyElseDoes) {
   EXPECT_THAT(evicted(), ElementsAre("a")) << "that came to nothing";
 }
 
+TEST_F(PreemptorTest, SomebodyGoesForAPodThatIsTriedWithoutEnd) {
+  holds("a", "n1", 16);
+  add({.uid = "high", .gib = "8", .priority = 1000});
+  for (auto passed = 0ms; passed < Preemptor::kPatience; passed += 10ms) {
+    turned_away.put("high", {"n1"}, clock.now());
+    preemptor.step();
+    ASSERT_THAT(evicted(), IsEmpty()) << "each time its preempt call may come in a moment; after ms " << passed.count();
+    clock.advance(10ms);
+  }
+  turned_away.put("high", {"n1"}, clock.now());
+  preemptor.step();
+  EXPECT_THAT(evicted(), ElementsAre("a"));
+}
+
 TEST_F(PreemptorTest, AStaticPodIsNotAskedToGo) {
   const auto record = record_text({slice("static", "GPU-1", 16)});
   auto object = nlohmann::json::parse(pod_object({.uid = "static", .node = "n1", .record = record}));

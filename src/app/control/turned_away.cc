@@ -8,7 +8,10 @@ namespace carve::control {
 void TurnedAway::put(const std::string& uid, std::vector<std::string> nodes, Clock::Time now, std::size_t asked) {
   auto names = std::make_shared<const std::vector<std::string>>(std::move(nodes));
   const std::lock_guard lock(mutex_);
-  notes_[uid] = {std::move(names), now, asked};
+  const auto known = notes_.find(uid);
+  const bool in_a_row = known != notes_.end() && now - known->second.at <= kInARow;
+  const auto since = in_a_row ? known->second.since : now;
+  notes_[uid] = {std::move(names), now, since, asked};
   if (notes_.size() <= kMost) return;
   notes_.erase(std::min_element(notes_.begin(), notes_.end(),
                                 [](const auto& a, const auto& b) { return a.second.at < b.second.at; }));

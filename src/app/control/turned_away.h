@@ -18,10 +18,12 @@ namespace carve::control {
 class TurnedAway {
  public:
   static constexpr std::size_t kMost = 10'000;  // pods; above, the oldest is forgotten
+  static constexpr Clock::Duration kInARow = std::chrono::seconds(1);  // from one call to the next
 
   struct Note {
     std::shared_ptr<const std::vector<std::string>> nodes;
     Clock::Time at{};
+    Clock::Time since{};    // the first of the calls that came in a row
     std::size_t asked = 0;  // nodes of the call, with those that are none for it; 0: another replica's word
   };
 

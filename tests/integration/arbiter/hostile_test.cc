@@ -31,12 +31,12 @@ class HostileTest : public ArbiterTest {
     good_ = connect("good");
     ASSERT_FALSE(bad_.cards.empty() || good_.cards.empty());
   }
-  /// How much of a card-second the neighbour gets done in so long, while `attack` is repeated.
+  /// How much of the card the neighbour has, who always has work for it, while `attack` is repeated.
   double share_while(const std::function<void()>& attack, std::uint64_t ns = 1'000 * kMs) {
     Works works(good_.card());
     const std::uint64_t start = monotonic_ns();
     while (monotonic_ns() - start < ns) attack();
-    return static_cast<double>(works.done()) * kMs / static_cast<double>(ns);
+    return static_cast<double>(works.busy_ns()) / static_cast<double>(monotonic_ns() - start);
   }
   [[nodiscard]] std::size_t open_files() const {  // of the arbiter
     const std::filesystem::directory_iterator all("/proc/" + std::to_string(arbiter_->pid()) + "/fd");

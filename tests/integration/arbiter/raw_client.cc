@@ -163,12 +163,13 @@ void Works::run() {
     slot.busy.store_seq_cst(1);
     slot.want.store_seq_cst(0);
     pause_ns(static_cast<long>(piece_ns_));
-    busy += monotonic_ns() - start;
+    const std::uint64_t took = monotonic_ns() - start;
+    busy += took;
+    busy_ns_ += took;
     slot.anchor_ns.store_seq_cst(monotonic_ns());
     slot.busy_ns.store_seq_cst(busy);
     slot.inflight_ns.store_seq_cst(0);
     slot.busy.store_seq_cst(0);
-    ++done_;
   }
   slot.want.store_seq_cst(0);
 }
