@@ -1,5 +1,4 @@
 """Gathers what everybody in a ring says about the cards, for the checker (../checker/views.py), and looks into containers."""
-import base64
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -44,11 +43,11 @@ def _filter(node, mebibytes):
 def replicas(ring, room) -> tuple:
     """Of each living replica of control: its ledger, and what it would place given `room` (checker: node -> MiB)."""
     kube, nodes = ring.kube(), sorted(room)
-    secret = kube.get("Secret", "carve-scheduler-tls", carve.NAMESPACE)["data"]
+    secret = kube.secret("carve-scheduler-tls", carve.NAMESPACE)
     folder = ring.state.folder / "scheduler-tls"
     folder.mkdir(mode=0o700, exist_ok=True)
     for name in ("ca.crt", "tls.crt", "tls.key"):
-        (folder / name).write_bytes(base64.b64decode(secret[name]))
+        (folder / name).write_bytes(secret[name])
     questions = [["GET", "/v1/cluster", None]]
     for node in nodes:
         questions += [_filter(node, max(1, room[node])), _filter(node, room[node] + 1)]

@@ -1,4 +1,5 @@
 """A thin client of the API server for tests: JSON over HTTPS, one connection per thread, nothing cached."""
+import base64
 import http.client
 import json
 import ssl
@@ -115,6 +116,11 @@ class Kube:
             if error.status == 404:
                 return None
             raise
+
+    def secret(self, name, namespace="default"):
+        """What a Secret keeps, as bytes; None when there is none."""
+        found = self.get("Secret", name, namespace)
+        return found and {key: base64.b64decode(text) for key, text in found.get("data", {}).items()}
 
     def list(self, kind, namespace="default", **query):
         return self.request("GET", self.path(kind, None, namespace, **query))["items"]

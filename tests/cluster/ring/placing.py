@@ -3,7 +3,6 @@
 Everything that decides is real (etcd, API server, kube-scheduler, `carve control` with its manifest's rights); no
 kubelet and no agent stand behind the nodes, so that there may be a thousand of them.
 """
-import base64
 import concurrent.futures
 import json
 import os
@@ -187,11 +186,11 @@ class Placing:
     def scheduler_certificates(self):
         """The client certificate that control made for its scheduler, as files: (certificate, key, authority)."""
         data = wait_for("the scheduler's certificate", 30,
-                        lambda: self.kube.get("Secret", "carve-scheduler-tls", carve.NAMESPACE))["data"]
+                        lambda: self.kube.secret("carve-scheduler-tls", carve.NAMESPACE))
         made = []
         for name in ("tls.crt", "tls.key", "ca.crt"):
             made.append(self.folder / f"scheduler-{name}")
-            made[-1].write_bytes(base64.b64decode(data[name]))
+            made[-1].write_bytes(data[name])
         return tuple(made)
 
     def start_scheduler(self, through=None, stock=False, limits=True, default=False, percentage=None,

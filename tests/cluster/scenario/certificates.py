@@ -3,7 +3,6 @@
 Control has replaced it by then, the kubelet has brought the new one into the scheduler's volume, and kube-scheduler reads
 that anew for its next connection: pods with cards are placed, and nobody started it again.
 """
-import base64
 import sys
 import tempfile
 import time
@@ -21,9 +20,6 @@ GOOD_FOR = 75       # seconds: a scheduler starts with it, and control has repla
 
 
 class ClientCertificate(install.Installation):
-    def data(self, secret):
-        return {name: base64.b64decode(text) for name, text in self.kube.get("Secret", secret, SPACE)["data"].items()}
-
     def schedulers(self):
         """(UID, its node, how often its container was started again) of those that live."""
         return [(pod["metadata"]["uid"], one.node, pod["status"]["containerStatuses"][0]["restartCount"])
@@ -39,16 +35,15 @@ class ClientCertificate(install.Installation):
         it ends, and its text."""
         with tempfile.TemporaryDirectory(prefix="carve-certificates-") as name:
             folder = Path(name)
-            for kind, content in self.data("carve-control-tls").items():
+            for kind, content in self.kube.secret("carve-control-tls", SPACE).items():
                 (folder / kind).write_bytes(content)
             until = time.time() + GOOD_FOR
             certs.dated(folder, "client", "/CN=carve-scheduler", (-80, GOOD_FOR / 86400),
                         "basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n"
                         "extendedKeyUsage=clientAuth\n", "ca")
-            made = {f"tls.{kind}": base64.b64encode((folder / f"client.{kind}").read_bytes()).decode()
-                    for kind in ("crt", "key")}
-        self.kube.patch("Secret", SECRET, {"data": made}, SPACE)
-        return until, base64.b64decode(made["tls.crt"])
+            made = {f"tls.{kind}": (folder / f"client.{kind}").read_text(encoding="ascii") for kind in ("crt", "key")}
+        self.kube.patch("Secret", SECRET, {"stringData": made}, SPACE)
+        return until, made["tls.crt"].encode()
 
     def test_a_running_scheduler_takes_the_one_that_follows(self):
         scale = ("-n", SPACE, "scale", "deployment/carve-control")
@@ -64,7 +59,7 @@ class ClientCertificate(install.Installation):
         self.assertLess(time.time(), ends, "and before its end")
         self.ring.kubectl(*scale, "--replicas=2")
         self.rolled("deployment/carve-control")
-        follows = self.data(SECRET)["tls.crt"]
+        follows = self.kube.secret(SECRET, SPACE)["tls.crt"]
         self.assertNotEqual(follows, short, "control has replaced it")
         wait_for("the kubelets have brought it", 150, lambda: self.mounted() == [follows] * len(before), every=1)
         time.sleep(max(0.0, ends + 2 - time.time()))

@@ -197,9 +197,7 @@ class ControlProcess(RingTest):
         return pair
 
     def data(self, secret):
-        return {name: base64.b64decode(text)
-                for name, text in self.kube.request(
-                    "GET", f"/api/v1/namespaces/{SPACE}/secrets/{secret}")["data"].items()}
+        return self.kube.secret(secret, SPACE)
 
     def context(self, client=True):
         found = self.data("carve-scheduler-tls")
