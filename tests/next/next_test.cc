@@ -52,7 +52,8 @@ TEST_F(NextTest, ALibraryOfTheOneBeforeGoesOnUnderTheNextArbiter) {
   EXPECT_EQ(running.card().grant->memory_limit.load_relaxed(), Bytes::gib(4).count());
   EXPECT_EQ(listed("old")->cards[0].announced, Bytes(4711));
   const auto before = works.busy_ns();
-  EXPECT_TRUE(eventually([&] { return works.busy_ns() > before + 10 * kMs; })) << "it is granted time by the next arbiter";
+  EXPECT_TRUE(eventually([&] { return works.busy_ns() > before + 10 * kMs; }))
+      << "it is granted time by the next arbiter";
 
   // New processes in the old container, and a new slice's, whose agent was not upgraded yet.
   auto another = hello(runtime_, "old", abi::LibraryKind::kCuda, abi::kPageAbi);

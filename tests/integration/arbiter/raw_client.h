@@ -55,8 +55,8 @@ class Works {
   ~Works();
   Works(const Works&) = delete;
   Works& operator=(const Works&) = delete;
-  /// How long the card was at its work so far. Not the pieces that were done: a processor that comes late to the end of each
-  /// makes them longer, and takes nothing of the card from it.
+  /// How long the card was at its work so far. Not the pieces that were done: a processor that comes late to the end of
+  /// each makes them longer, and takes nothing of the card from it.
   [[nodiscard]] std::uint64_t busy_ns() const { return busy_ns_.load(); }
 
  private:
