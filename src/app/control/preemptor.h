@@ -42,7 +42,7 @@ class Preemptor {
   /// Before a pod that was turned away is looked at: kube-scheduler itself may be choosing whom it evicts for the pod,
   /// on nodes that lack more than cards (PreemptVerb), and two must not do it at once.
   static constexpr Clock::Duration kSettle = std::chrono::milliseconds(300);
-  /// One that is tried without end never settles: kube-scheduler does so where it looks at a part of the nodes, as it is
+  /// One that is tried without end never settles: kube-scheduler does so where it looks at a part of the nodes, being
   /// woken by what it wrote itself of the try before.
   static constexpr Clock::Duration kPatience = std::chrono::seconds(2);
   static constexpr Clock::Duration kNamed = std::chrono::seconds(10);        // it named a node: its victims are going
