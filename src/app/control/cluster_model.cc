@@ -159,12 +159,16 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
 /// What the pod held stays booked until its node has had the time to say that it is held.
 void ClusterModel::pod_gone(const KnownPod& pod) {
   const auto now = clock_.now();
-  std::erase_if(departed_, [&](const auto& one) { return one.second + kDeparted <= now; });
+  if (now >= look_at_departed_) {  // not for each of thousands that go
+    std::erase_if(departed_, [&](const auto& one) { return one.second + kDeparted <= now; });
+    look_at_departed_ = now + std::chrono::seconds(1);
+  }
   departed_[pod.object.ask.uid] = now;
   NodeEntry& entry = touch_of(pod.object.node, pod.owner());
   if (entry.named(pod.owner())) return;
   lingering_.insert(pod.object.node);
-  entry.lingering[pod.owner()] = {slices_of(*pod.record), pod.record->epoch, clock_.now() + kLinger};
+  entry.lingering[pod.owner()] = {slices_of(*pod.record), pod.record->epoch, now + kLinger};
+  linger_until_ = std::min(linger_until_, now + kLinger);
 }
 
 void ClusterModel::store_pod(const std::string& uid, Pod pod) {
@@ -300,13 +304,18 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* ch
 
 void ClusterModel::end_lingering() const {
   const auto now = clock_.now();
+  if (now < linger_until_) return;
+  linger_until_ = Clock::Time::max();
   for (auto at = lingering_.begin(); at != lingering_.end();) {
     const auto found = nodes_.find(*at);
     bool left = false;
     if (found != nodes_.end()) {
       auto& gone = found->second.lingering;
       std::erase_if(gone, [&](const auto& one) {
-        if (one.second.until > now) return false;
+        if (one.second.until > now) {
+          linger_until_ = std::min(linger_until_, one.second.until);
+          return false;
+        }
         (void)touch_of(*at, one.first);
         return true;
       });
@@ -350,7 +359,12 @@ ClusterModel::Pod ClusterModel::pod(const std::string& uid) const {
   return found == pods_.end() ? nullptr : found->second;
 }
 
-std::vector<ClusterModel::Pod> ClusterModel::pods_where(bool (*wanted)(const KnownPod&)) const {
+void ClusterModel::each_pod(const std::function<void(const KnownPod&)>& look) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [uid, pod] : pods_) look(*pod);
+}
+
+std::vector<ClusterModel::Pod> ClusterModel::pods_where(const std::function<bool(const KnownPod&)>& wanted) const {
   std::vector<Pod> chosen;
   const std::lock_guard lock(mutex_);
   for (const auto& [uid, pod] : pods_) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -57,7 +58,9 @@ class ClusterModel {
   using Pod = std::shared_ptr<const KnownPod>;
   [[nodiscard]] Pod pod(const std::string& uid) const;  // nullptr: not known, or nothing to do with cards
   /// Those that `wanted` says yes to, by UID.
-  [[nodiscard]] std::vector<Pod> pods_where(bool (*wanted)(const KnownPod&)) const;
+  [[nodiscard]] std::vector<Pod> pods_where(const std::function<bool(const KnownPod&)>& wanted) const;
+  /// Under the lock: `look` is quick, and calls nothing of this.
+  void each_pod(const std::function<void(const KnownPod&)>& look) const;
 
   /// On those cards of the node, by their places in the driver's list, nothing new is put; on all others of it may be.
   void mark(const std::string& node, std::set<int> indexes);
@@ -156,10 +159,12 @@ class ClusterModel {
   std::map<std::string, std::set<std::string>> reserved_;   // by UID: the nodes where room is set aside
   mutable std::map<std::string, std::string> held_;         // by UID: the node where room is kept
   std::map<std::string, Clock::Time> departed_;             // by UID: when a pod that held went
+  Clock::Time look_at_departed_{};                          // when those are let go of who went long ago
   // Made anew lazily.
   mutable std::map<std::string, NodeEntry> nodes_;
   mutable std::set<std::string> dirty_;
   mutable std::set<std::string> lingering_;  // nodes with pods that went and may still hold
+  mutable Clock::Time linger_until_ = Clock::Time::max();  // before it none of them has gone for long enough
   mutable std::shared_ptr<const ClusterState> published_ = std::make_shared<ClusterState>();
   mutable Figures figures_;
 };

@@ -56,9 +56,15 @@ FoundRoom Preemptor::find(const KnownPod& pod, const std::vector<std::string>& n
 
 std::int64_t Preemptor::lowest() const {
   std::int64_t lowest = INT64_MAX;
-  const auto placed = world_.model.pods_where([](const KnownPod& pod) { return pod.holds() && !pod.object.deleting; });
-  for (const auto& pod : placed) lowest = std::min<std::int64_t>(lowest, pod->object.priority);
+  world_.model.each_pod([&](const KnownPod& pod) {
+    if (pod.holds() && !pod.object.deleting) lowest = std::min<std::int64_t>(lowest, pod.object.priority);
+  });
   return lowest;
+}
+
+Preemptor::Pod Preemptor::waiting(const std::string& uid) const {
+  auto pod = world_.model.pod(uid);
+  return pod && pod->waits() ? pod : nullptr;
 }
 
 bool Preemptor::may_look(const KnownPod& pod, Clock::Time now) {
@@ -252,40 +258,39 @@ void Preemptor::give_up(const KnownPod& pod, const Attempt& attempt, Clock::Time
 }
 
 /// The room that is kept, on every replica.
-void Preemptor::look_after(const std::vector<Pod>& waiting, Clock::Time now) {
-  std::map<std::string, Pod> by_uid;
-  for (const auto& pod : waiting) by_uid[pod->object.ask.uid] = pod;
-  const auto gone = [&](const auto& one) { return !by_uid.contains(one.first); };
+void Preemptor::look_after(const std::vector<Pod>& nominated, Clock::Time now) {
+  const auto gone = [&](const auto& one) { return !waiting(one.first); };
   std::erase_if(not_before_, gone);
   std::erase_if(woken_, gone);
-  std::erase_if(named_, gone);
   std::erase_if(no_room_, gone);
-  std::erase_if(done_with_, [&](const std::string& uid) { return !by_uid.contains(uid); });
+  std::erase_if(named_, [&](const auto& one) {
+    const auto pod = waiting(one.first);
+    return !pod || pod->object.nominated.empty();
+  });
+  std::erase_if(done_with_, [&](const std::string& uid) { return !waiting(uid); });
   std::erase_if(protected_, [&](const auto& one) { return one.second <= now; });
   const auto cluster = world_.model.snapshot();
   for (auto at = attempts_.begin(); at != attempts_.end();) {
     Attempt& attempt = at->second;
-    const auto pod = by_uid.find(at->first);
+    const auto pod = waiting(at->first);
     const bool ending = std::any_of(attempt.victims.begin(), attempt.victims.end(), [&](const Owner& owner) {
       return holds_on(*cluster, attempt.node, owner);
     });
     if (!ending && !attempt.free_since) attempt.free_since = now;
     const bool too_late = now >= attempt.latest || (attempt.free_since && now >= *attempt.free_since + kFreeFor);
     // Nobody went for it: the node was named to it because it has room, and is named no more.
-    const bool withdrawn =
-        pod != by_uid.end() && attempt.victims.empty() && pod->second->object.nominated != attempt.node;
-    if (pod == by_uid.end() || withdrawn) {
+    const bool withdrawn = pod && attempt.victims.empty() && pod->object.nominated != attempt.node;
+    if (!pod || withdrawn) {
       world_.model.drop_hold(at->first);
     } else if (too_late) {
-      give_up(*pod->second, attempt, now);
+      give_up(*pod, attempt, now);
     }
-    at = pod == by_uid.end() || withdrawn || too_late ? attempts_.erase(at) : std::next(at);
+    at = !pod || withdrawn || too_late ? attempts_.erase(at) : std::next(at);
   }
   std::optional<Standing> all;  // of everybody, so once for those that need it
-  for (const auto& pod : waiting) {
+  for (const auto& pod : nominated) {
     const auto& uid = pod->object.ask.uid;
-    if (pod->object.nominated.empty()) named_.erase(uid);
-    if (pod->object.nominated.empty() || attempts_.contains(uid) || done_with_.contains(uid)) continue;
+    if (attempts_.contains(uid) || done_with_.contains(uid)) continue;
     if (world_.overlooked != nullptr && world_.overlooked->tries(uid)) continue;  // its own, with the room
     named_.try_emplace(uid, now);
     if (const auto at = no_room_.find(uid); at != no_room_.end() && now < at->second + kAgain) continue;
@@ -297,16 +302,19 @@ void Preemptor::look_after(const std::vector<Pod>& waiting, Clock::Time now) {
 void Preemptor::step() {
   const auto now = world_.clock.now();
   if (!world_.model.synced()) return;
-  auto waiting = world_.model.pods_where([](const KnownPod& pod) { return pod.waits(); });
-  look_after(waiting, now);
-  std::sort(waiting.begin(), waiting.end(), [](const Pod& a, const Pod& b) {
+  look_after(world_.model.pods_where([](const KnownPod& pod) { return pod.waits() && !pod.object.nominated.empty(); }),
+             now);
+  // Of thousands that wait it concerns few.
+  const auto lowest = this->lowest();
+  auto higher = world_.model.pods_where(
+      [&](const KnownPod& pod) { return pod.object.priority > lowest && pod.waits(); });
+  std::sort(higher.begin(), higher.end(), [](const Pod& a, const Pod& b) {
     return std::pair(-std::int64_t{a->object.priority}, a->object.ask.uid) <
            std::pair(-std::int64_t{b->object.priority}, b->object.ask.uid);
   });
-  const auto lowest = waiting.empty() ? 0 : this->lowest();
   std::size_t looked = 0;
-  for (const auto& pod : waiting) {
-    if (looked == kPerStep || pod->object.priority <= lowest) break;
+  for (const auto& pod : higher) {
+    if (looked == kPerStep) break;
     if (!may_look(*pod, now)) continue;
     ++looked;
     consider(*pod, world_.clock.now());

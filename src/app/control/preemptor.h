@@ -93,11 +93,13 @@ class Preemptor {
   };
   enum class Answer : std::uint8_t { kGoes, kProtected, kFailed };
 
-  void look_after(const std::vector<Pod>& waiting, Clock::Time now);
+  void look_after(const std::vector<Pod>& nominated, Clock::Time now);
   void adopt(const KnownPod& pod, const Standing& all, Clock::Time now);
   void give_up(const KnownPod& pod, const Attempt& attempt, Clock::Time now);
   /// The lowest priority among those who hold; nobody: the highest there is.
   [[nodiscard]] std::int64_t lowest() const;
+  /// nullptr: it does not wait, or is gone.
+  [[nodiscard]] Pod waiting(const std::string& uid) const;
   [[nodiscard]] bool may_look(const KnownPod& pod, Clock::Time now);
   void consider(const KnownPod& pod, Clock::Time now);
   [[nodiscard]] Standing standing(const std::vector<codec::Budget>& budgets) const;

@@ -69,7 +69,8 @@ void Waker::step() {
   }
   const auto now = clock_.now();
   if (due_.empty() || now < next_ || !leader_.leads_until(now)) return;
-  const auto waiting = model_.pods_where([](const KnownPod& pod) { return pod.waits(); }).size();
+  std::size_t waiting = 0;
+  model_.each_pod([&](const KnownPod& pod) { waiting += pod.waits() ? 1 : 0; });
   if (waiting == 0) return due_.clear();
   next_ = now + gap_for(waiting);
   const auto touched = touch_node(api_, clock_, due_);

@@ -11,6 +11,7 @@ void Expected::expect(const Owner& owner, std::string node, std::vector<Slice> s
   There& there = by_node_[node];
   there.seen = nullptr;
   there.rooms[owner] = {std::move(slices), now + kFor, std::move(why)};
+  first_end_ = std::min(first_end_, now + kFor);
   by_owner_[owner] = std::move(node);
 }
 
@@ -19,6 +20,7 @@ void Expected::comes(const Owner& owner, Clock::Time now) {
   if (known == by_owner_.end()) return;
   Room& room = by_node_.find(known->second)->second.rooms.at(owner);
   room.until = std::min(room.until, now + kComes);
+  first_end_ = std::min(first_end_, room.until);
 }
 
 void Expected::forget(const Owner& owner) {
@@ -32,10 +34,15 @@ void Expected::forget(const Owner& owner) {
 }
 
 void Expected::expire(Clock::Time now) {
+  if (now < first_end_) return;
+  first_end_ = Clock::Time::max();
   for (auto node = by_node_.begin(); node != by_node_.end();) {
     There& there = node->second;
     const auto gone = std::erase_if(there.rooms, [&](const auto& one) {
-      if (one.second.until > now) return false;
+      if (one.second.until > now) {
+        first_end_ = std::min(first_end_, one.second.until);
+        return false;
+      }
       by_owner_.erase(one.first);
       return true;
     });

@@ -30,6 +30,7 @@ class Expected {
   void comes(const Owner& owner, Clock::Time now);
   void forget(const Owner& owner);
   /// Lets go of what is too old.
+  ///   cost    a comparison, while nothing is
   void expire(Clock::Time now);
 
   /// The node as it will be when those have come who are expected there, `but` apart. Who holds
@@ -64,6 +65,7 @@ class Expected {
 
   std::map<std::string, There, std::less<>> by_node_;
   std::map<Owner, std::string> by_owner_;
+  Clock::Time first_end_ = Clock::Time::max();  // before it nothing is too old
 };
 
 }  // namespace carve
