@@ -15,10 +15,14 @@ bool names(const codec::GpuObject& gpu, const Slice& slice) {
   });
 }
 
+const CardState* card_of(const ClusterState& cluster, const codec::GpuObject& gpu) {
+  const auto node = cluster.find(gpu.node);
+  return node == cluster.end() ? nullptr : node->second->ledger.find(gpu.card.id);
+}
+
 /// What the ledger books on the card and its node has not said yet: room set aside, and pods that were bound just now.
 void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::GpuObject* gpu) {
-  const auto node = cluster.find(gpu->node);
-  const CardState* card = node == cluster.end() ? nullptr : node->second->ledger.find(gpu->card.id);
+  const CardState* card = card_of(cluster, *gpu);
   if (card == nullptr) return;
   for (const Slice& slice : card->slices) {
     if (names(*gpu, slice)) continue;
@@ -52,11 +56,19 @@ codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) 
                        asked ? why_it_waits(*pod, *cluster, *rules) : pod->nonsense});
   }
   auto cards = model.gpu_objects();
-  for (auto& gpu : cards) add_booked(model, *cluster, &gpu);
+  for (auto& gpu : cards) {
+    add_booked(model, *cluster, &gpu);
+    gpu.card.closed = why_closed(*cluster, gpu);
+  }
   return codec::cluster_view(std::move(cards), std::move(waiting));
 }
 
 }  // namespace
+
+std::string why_closed(const ClusterState& cluster, const codec::GpuObject& gpu) {
+  const CardState* card = card_of(cluster, gpu);
+  return card == nullptr ? std::string() : card->card.closed;
+}
 
 codec::ClusterView view_of(const ClusterModel& model) { return view(model, nullptr); }
 

@@ -9,6 +9,10 @@
 
 namespace carve::control {
 
+/// Why nothing new is put on that card, however healthy it is: an operator's mark, or another door that gives it out.
+/// Empty: it may be. Its GPU object does not say so, as the node does not know.
+[[nodiscard]] std::string why_closed(const ClusterState& cluster, const codec::GpuObject& gpu);
+
 /// Who is on which card, and who waits, as the model knows it now: what the nodes say, and what the ledger books beyond
 /// that (pods that were bound just now, room that is set aside, nodes whose agent is away). Without the question why
 /// somebody waits, which view_with_whys() answers.

@@ -54,6 +54,7 @@ json::object value_of(const GpuObject& gpu) {
           {"vendor", gpu.card.vendor},
           {"healthy", gpu.card.health.ok},
           {"reason", gpu.card.health.reason},
+          {"closed", gpu.card.closed},
           {"numa_node", gpu.card.numa_node},
           {"driver_version", gpu.driver_version},
           {"memory_bytes", amounts(gpu.card.memory.count(), use.memory.count(), free_memory(gpu, use).count())},

@@ -13,7 +13,8 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 
 std::string state_of(const codec::GpuObject& gpu) {
-  return gpu.card.health.ok ? "healthy" : "UNHEALTHY: " + gpu.card.health.reason;
+  if (!gpu.card.health.ok) return "UNHEALTHY: " + gpu.card.health.reason;
+  return gpu.card.closed.empty() ? "healthy" : "healthy; " + gpu.card.closed;
 }
 
 std::string granted(const codec::GpuObject& gpu, const CardUse& use) {

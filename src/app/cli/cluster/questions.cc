@@ -3,6 +3,7 @@
 #include "app/cli/cluster/objects.h"
 #include "app/control/explain.h"
 #include "app/control/known_pod.h"
+#include "app/control/read_api.h"
 #include "codec/cluster/cluster_node.h"
 #include "codec/cluster/notes.h"
 
@@ -17,10 +18,12 @@ Result<codec::ClusterView> ask_cluster(const ClusterAccess& access, const std::s
     if (node.empty() || gpu.node == node) cards.push_back(std::move(gpu));
   }
   if (!node.empty() && cards.empty()) return fail(Code::kNotFound, "no card is known on a node \"" + node + "\"");
+  const auto cluster = model_of(access, all)->snapshot();
+  for (auto& gpu : cards) gpu.card.closed = control::why_closed(*cluster, gpu);
   std::vector<codec::WaitingPod> waiting;
-  if (node.empty()) waiting = waiting_of(access, all, *model_of(access, all)->snapshot());
+  if (node.empty()) waiting = waiting_of(access, all, *cluster);
   auto view = codec::cluster_view(std::move(cards), std::move(waiting));
-  if (!view.waiting.empty()) view.unread = unread_of(all);
+  view.unread = unread_of(all);
   return view;
 }
 

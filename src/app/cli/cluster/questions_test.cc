@@ -117,6 +117,7 @@ TEST_F(ClusterQuestions, ACardThatAnOperatorTookOutIsWhatAPodWaitsFor) {
   EXPECT_THAT(explain("b"), AllOf(HasSubstr("  fits     on none of 1 node with cards\n"), HasSubstr(why),
                                   Not(HasSubstr("it is not the cards")), Not(HasSubstr("  note  "))));
   EXPECT_THAT(inspect(), AllOf(HasSubstr("waits: ml/b asks for"), HasSubstr(why), Not(HasSubstr("fits on"))));
+  EXPECT_THAT(inspect(), HasSubstr("  NVIDIA T4  healthy; closed: " + why + "  13 GiB of 16 GiB  "));
   take_out("0,one");
   EXPECT_THAT(explain("b"), HasSubstr("  fits     on 1 of 1 node: n1\n")) << "a text that is wrong marks no card";
 }
