@@ -156,7 +156,7 @@ void Preemptor::make_room(const KnownPod& pod, const FoundRoom& found, const std
   const bool same = again.room == Room::kForOthers && again.plan.victims == found.plan.victims;
   if (!same || !allowed_all(victims)) return undo(pod);
   if (!evict_all(pod, found, victims, epoch)) return;
-  attempts_[uid] = {found.node, going, latest, {}};
+  attempts_[uid] = {found.node, going, latest, {}, world_.clock.now()};
   ++made_;
 }
 
@@ -243,8 +243,17 @@ void Preemptor::adopt(const KnownPod& pod, const Standing& all, Clock::Time now)
     if (auto known = world_.model.pod(owner.uid)) pods.push_back(std::move(known));
   }
   const auto latest = now + longest_grace(pods) + kLatest;
-  attempts_[pod.object.ask.uid] = {node, hold->going, latest, {}};
+  attempts_[pod.object.ask.uid] = {node, hold->going, latest, {}, {}};
   world_.model.put_hold(node, std::move(*hold), latest);
+}
+
+/// Not as often as it may be taken back: once a second, while the room is kept.
+void Preemptor::name_again(const KnownPod& pod, Attempt* attempt, Clock::Time now) {
+  if (!pod.object.nominated.empty() || attempt->victims.empty() || now < attempt->named_at + kAgain) return;
+  if (!world_.leader.leads_until(now + 2 * Binder::kWrite)) return;
+  attempt->named_at = now;
+  // Where the room is there already, the try that was to find it may have missed it.
+  if (nominate(pod, attempt->node) && attempt->free_since) wake(pod.object.ask.uid, attempt->node, now);
 }
 
 void Preemptor::give_up(const KnownPod& pod, const Attempt& attempt, Clock::Time now) {
@@ -284,6 +293,8 @@ void Preemptor::look_after(const std::vector<Pod>& nominated, Clock::Time now) {
       world_.model.drop_hold(at->first);
     } else if (too_late) {
       give_up(*pod, attempt, now);
+    } else {
+      name_again(*pod, &attempt, now);
     }
     at = !pod || withdrawn || too_late ? attempts_.erase(at) : std::next(at);
   }

@@ -34,7 +34,9 @@ namespace carve::control {
 ///   - several victims are asked for with dryRun first: all of them may go, or none does;
 ///   - the room is kept for the pod from before the first eviction on.
 /// Every replica keeps the room, from the pod's nominatedNodeName, so that the next leader does and every filter says
-/// so. It is given up kFreeFor after the last of those who went let go, or at the latest kLatest after their grace.
+/// so. A try of kube-scheduler's that was under way takes the name back, as its own dry run knows no victims: the leader
+/// names the node again. The room is given up kFreeFor after the last of those who went let go, or at the latest
+/// kLatest after their grace.
 class Preemptor {
  public:
   static constexpr Clock::Duration kLook = std::chrono::milliseconds(200);
@@ -90,11 +92,13 @@ class Preemptor {
     std::vector<Owner> victims;
     Clock::Time latest{};
     std::optional<Clock::Time> free_since;
+    Clock::Time named_at{};  // by this replica
   };
   enum class Answer : std::uint8_t { kGoes, kProtected, kFailed };
 
   void look_after(const std::vector<Pod>& nominated, Clock::Time now);
   void adopt(const KnownPod& pod, const Standing& all, Clock::Time now);
+  void name_again(const KnownPod& pod, Attempt* attempt, Clock::Time now);
   void give_up(const KnownPod& pod, const Attempt& attempt, Clock::Time now);
   /// The lowest priority among those who hold; nobody: the highest there is.
   [[nodiscard]] std::int64_t lowest() const;

@@ -332,6 +332,41 @@ TEST_F(PreemptorTest, SomebodyGoesForAPodThatIsTriedWithoutEnd) {
   EXPECT_THAT(evicted(), ElementsAre("a"));
 }
 
+/// By a try of kube-scheduler's that was under way when the node was named.
+TEST_F(PreemptorTest, ANodeWhoseNameWasTakenBackWhileOthersGoIsNamedAgain) {
+  holds("a", "n1", 16);
+  waits("high", "10", 1000, {"n1"});
+  preemptor.step();
+  ASSERT_THAT(evicted(), ElementsAre("a"));
+  tell_model("high");
+  const auto taken_back = [&] {
+    auto high = nlohmann::json::parse(*api.object(pod_path("high")));
+    high["status"].erase("nominatedNodeName");
+    api.put(pod_path("high"), high.dump());
+    tell_model("high");
+  };
+  taken_back();
+  preemptor.step();
+  EXPECT_EQ(nominated("high"), "") << "not as often as it may be taken back";
+  clock.advance(Preemptor::kAgain);
+  preemptor.step();
+  EXPECT_EQ(nominated("high"), "n1");
+  const auto untouched = *api.object("/api/v1/nodes/n1");
+  tell_model("high");
+  gone("a", "n1", 16);
+  clock.advance(ClusterModel::kLinger);
+  leader.step();
+  taken_back();
+  preemptor.step();
+  EXPECT_EQ(nominated("high"), "n1");
+  EXPECT_NE(*api.object("/api/v1/nodes/n1"), untouched) << "the room is there: it is to be tried again";
+  clock.advance(1h);  // it leads no more
+  tell_model("high");
+  taken_back();
+  preemptor.step();
+  EXPECT_EQ(nominated("high"), "") << "another's to name";
+}
+
 TEST_F(PreemptorTest, AStaticPodIsNotAskedToGo) {
   const auto record = record_text({slice("static", "GPU-1", 16)});
   auto object = nlohmann::json::parse(pod_object({.uid = "static", .node = "n1", .record = record}));
