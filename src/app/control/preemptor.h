@@ -34,8 +34,8 @@ namespace carve::control {
 ///   - several victims are asked for with dryRun first: all of them may go, or none does;
 ///   - the room is kept for the pod from before the first eviction on.
 /// Every replica keeps the room, from the pod's nominatedNodeName, so that the next leader does and every filter says
-/// so. A try of kube-scheduler's that was under way takes the name back, as its own dry run knows no victims: the leader
-/// names the node again. The room is given up kFreeFor after the last of those who went let go, or at the latest
+/// so. A try of kube-scheduler's that was under way takes the name back, as its own dry run knows no victims: the
+/// leader names the node again. The room is given up kFreeFor after the last of those who went let go, or at the latest
 /// kLatest after their grace.
 class Preemptor {
  public:
