@@ -249,7 +249,7 @@ void Preemptor::adopt(const KnownPod& pod, const Standing& all, Clock::Time now)
 
 /// Not as often as it may be taken back: once a second, while the room is kept.
 void Preemptor::name_again(const KnownPod& pod, Attempt* attempt, Clock::Time now) {
-  if (!pod.object.nominated.empty() || attempt->victims.empty() || now < attempt->named_at + kAgain) return;
+  if (!pod.object.nominated.empty() || !attempt->named_at || now < *attempt->named_at + kAgain) return;
   if (!world_.leader.leads_until(now + 2 * Binder::kWrite)) return;
   attempt->named_at = now;
   // Where the room is there already, the try that was to find it may have missed it.

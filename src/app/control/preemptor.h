@@ -92,7 +92,7 @@ class Preemptor {
     std::vector<Owner> victims;
     Clock::Time latest{};
     std::optional<Clock::Time> free_since;
-    Clock::Time named_at{};  // by this replica
+    std::optional<Clock::Time> named_at;  // by this replica; nullopt: another's word, and another's to take back
   };
   enum class Answer : std::uint8_t { kGoes, kProtected, kFailed };
 

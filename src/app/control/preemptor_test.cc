@@ -294,6 +294,24 @@ TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
   EXPECT_EQ(model.figures().held, 0U);
 }
 
+TEST_F(PreemptorTest, WhatKubeSchedulerNamedItselfItMayTakeBack) {
+  holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
+  holds("top", "n2", 16, 2000);
+  auto high = nlohmann::json::parse(pod_object({.uid = "high", .gib = "10", .priority = 1000}));
+  high["status"]["nominatedNodeName"] = "n1";
+  api.put(pod_path("high"), high.dump());
+  tell_model("high");
+  preemptor.step();
+  ASSERT_EQ(model.figures().held, 1U);
+  high["status"].erase("nominatedNodeName");
+  api.put(pod_path("high"), high.dump());
+  tell_model("high");
+  clock.advance(5s);
+  leader.step();
+  preemptor.step();
+  EXPECT_EQ(nominated("high"), "");
+}
+
 /// It may be choosing whom it evicts itself, on nodes that lack CPU as well (preempt_verb.h).
 TEST_F(PreemptorTest, WhileKubeSchedulerEvictsForAPodNobodyElseDoes) {
   holds("a", "n1", 16);
