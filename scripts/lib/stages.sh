@@ -17,6 +17,15 @@ not_under_asan='NoWayOfLoadingLeadsPastIt|the_agent_is_small|second_line|does_no
 # Under ASan in scripts/soak only: minutes of what scripts/test runs without it, over code that shorter tests run with it.
 slow_under_asan='journal_kills|kill_points|isolation_share|isolation_trace|attacks/table|shares_and_limits_hold'
 
+# run_ctest PRESET REPORT FLAGS…
+run_ctest() {
+  local preset=$1 report=$2
+  shift 2
+  rm -f "$report"
+  (cd "$CARVE_ROOT/build/$preset" &&
+   CARVE_CONVICTIONS=$convictions ctest --output-on-failure --timeout 600 --output-junit "$report" "$@")
+}
+
 # ctest_stage PRESET TRIES SELECTION: all tests of build/PRESET that SELECTION (ctest's own flags) picks.
 #
 # TRIES: once; three-times, every test; again. Tests in real time (shares, rings, real processes) can miss a bound when
@@ -35,11 +44,8 @@ ctest_stage() {
   report=$CARVE_ROOT/build/$preset/results.xml
   log=$CARVE_ROOT/build/$preset/test.log
   say "testing ($preset)"
-  rm -f "$report"
   # shellcheck disable=SC2086
-  (cd "$CARVE_ROOT/build/$preset" &&
-   CARVE_CONVICTIONS=$convictions ctest --output-on-failure --timeout 600 -j "$(nproc)" $repeat --output-junit "$report" $selection) |
-    tee "$log"
+  run_ctest "$preset" "$report" -j "$(nproc)" $repeat $selection | tee "$log"
   [ -s "$report" ] || { failed=$((failed + 1)); failures+=("$preset: no test report"); return; }
   while IFS=$'\t' read -r state name reason; do
     case "$state" in
@@ -74,10 +80,7 @@ late_tries() {
     if [ ${#late[@]} -le $most_late ]; then
       say "once more at the end: $preset: $name"
       report=$CARVE_ROOT/build/$preset/late.xml
-      rm -f "$report"
-      (cd "$CARVE_ROOT/build/$preset" &&
-       CARVE_CONVICTIONS=$convictions ctest --output-on-failure --timeout 600 --output-junit "$report" \
-         -R "^$(sed 's/[][\.*^$+?(){}|]/\\&/g' <<<"$name")\$")
+      run_ctest "$preset" "$report" -R "^$(sed 's/[][\.*^$+?(){}|]/\\&/g' <<<"$name")\$"
     fi
     state=$(python3 "$CARVE_ROOT/tools/junit_rows" "$report" | awk -F'\t' -v name="$name" '$2 == name {print $1}')
     if [ "$state" = run ]; then

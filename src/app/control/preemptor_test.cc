@@ -59,6 +59,14 @@ class PreemptorTest : public ::testing::Test, protected Leading {
                          pod_object({.uid = uid, .node = node, .record = record_text({slice(uid, card, gib)})})});
   }
   std::string nominated(const std::string& uid) { return pod(uid).nominated; }
+  /// kube-scheduler writes it to the pod's status, and the watch tells of it; no node: it takes the name back.
+  void scheduler_names(const std::string& uid, const std::string& node) {
+    auto object = nlohmann::json::parse(*api.object(pod_path(uid)));
+    object["status"].erase("nominatedNodeName");
+    if (!node.empty()) object["status"]["nominatedNodeName"] = node;
+    api.put(pod_path(uid), object.dump());
+    tell_model(uid);
+  }
   std::string why_not(const std::string& uid, const std::string& gib, int priority, const std::string& node) {
     const auto text = pod_object({.uid = uid, .gib = gib, .priority = priority});
     const auto asks = known_pod(*codec::parse_cluster_pod(text), {});
@@ -280,32 +288,26 @@ TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
   clock.advance(1h);  // it does not lead
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
   holds("top", "n2", 16, 2000);
-  auto high = nlohmann::json::parse(pod_object({.uid = "high", .gib = "10", .priority = 1000}));
-  high["status"]["nominatedNodeName"] = "n1";
-  api.put(pod_path("high"), high.dump());
-  tell_model("high");
+  add({.uid = "high", .gib = "10", .priority = 1000});
+  scheduler_names("high", "n1");
   preemptor.step();
   EXPECT_EQ(model.figures().held, 1U);
   gone("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   EXPECT_THAT(why_not("other", "8", 0, "n1"), HasSubstr("largest free slice 6 GiB < 8 GiB"));
   EXPECT_EQ(why_not("high", "10", 1000, "n1"), "");
-  model.pods().change({KubeChange::Kind::kDeleted, high.dump()});
+  model.pods().change({KubeChange::Kind::kDeleted, *api.object(pod_path("high"))});
   EXPECT_EQ(model.figures().held, 0U);
 }
 
 TEST_F(PreemptorTest, WhatKubeSchedulerNamedItselfItMayTakeBack) {
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
   holds("top", "n2", 16, 2000);
-  auto high = nlohmann::json::parse(pod_object({.uid = "high", .gib = "10", .priority = 1000}));
-  high["status"]["nominatedNodeName"] = "n1";
-  api.put(pod_path("high"), high.dump());
-  tell_model("high");
+  add({.uid = "high", .gib = "10", .priority = 1000});
+  scheduler_names("high", "n1");
   preemptor.step();
   ASSERT_EQ(model.figures().held, 1U);
-  high["status"].erase("nominatedNodeName");
-  api.put(pod_path("high"), high.dump());
-  tell_model("high");
+  scheduler_names("high", "");
   clock.advance(5s);
   leader.step();
   preemptor.step();
@@ -320,10 +322,7 @@ TEST_F(PreemptorTest, WhileKubeSchedulerEvictsForAPodNobodyElseDoes) {
   turned_away.put("high", {"n1"}, clock.now());
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty()) << "its preempt call may come in a moment";
-  auto high = nlohmann::json::parse(*api.object(pod_path("high")));
-  high["status"]["nominatedNodeName"] = "n2";
-  api.put(pod_path("high"), high.dump());
-  tell_model("high");
+  scheduler_names("high", "n2");
   clock.advance(1s);
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty()) << "whom it evicts on n2 is not known yet";
@@ -357,13 +356,7 @@ TEST_F(PreemptorTest, ANodeWhoseNameWasTakenBackWhileOthersGoIsNamedAgain) {
   preemptor.step();
   ASSERT_THAT(evicted(), ElementsAre("a"));
   tell_model("high");
-  const auto taken_back = [&] {
-    auto high = nlohmann::json::parse(*api.object(pod_path("high")));
-    high["status"].erase("nominatedNodeName");
-    api.put(pod_path("high"), high.dump());
-    tell_model("high");
-  };
-  taken_back();
+  scheduler_names("high", "");
   preemptor.step();
   EXPECT_EQ(nominated("high"), "") << "not as often as it may be taken back";
   clock.advance(Preemptor::kAgain);
@@ -374,13 +367,13 @@ TEST_F(PreemptorTest, ANodeWhoseNameWasTakenBackWhileOthersGoIsNamedAgain) {
   gone("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   leader.step();
-  taken_back();
+  scheduler_names("high", "");
   preemptor.step();
   EXPECT_EQ(nominated("high"), "n1");
   EXPECT_NE(*api.object("/api/v1/nodes/n1"), untouched) << "the room is there: it is to be tried again";
   clock.advance(1h);  // it leads no more
   tell_model("high");
-  taken_back();
+  scheduler_names("high", "");
   preemptor.step();
   EXPECT_EQ(nominated("high"), "") << "another's to name";
 }

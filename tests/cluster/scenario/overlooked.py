@@ -100,6 +100,13 @@ class FullCluster(unittest.TestCase):
     def victims(self):
         return self.placing.metric("carve_control_preemption_victims_total")
 
+    def makes_room_for(self, name, within):
+        """It comes, and somebody goes for it within so many seconds: how many."""
+        went, since = self.victims(), time.monotonic()
+        self.waits(name, priority="overlooked-high")
+        wait_for("somebody goes for it", within, lambda: self.victims() == went + 1, every=0.1)
+        return time.monotonic() - since
+
     def gone(self, node):
         """Its pod ends, whom no kubelet ends."""
         index = int(node[4:])
@@ -132,9 +139,7 @@ class Rests(FullCluster):
 
     def test_a_pod_that_is_tried_while_others_go_for_it_has_a_node_named(self):
         """By the name the next leader knows of the room. A try that was under way takes it back; control names it again."""
-        went = self.victims()
-        self.waits("urgent", priority="overlooked-high")
-        wait_for("somebody goes for it", 20, lambda: self.victims() == went + 1, every=0.1)
+        self.makes_room_for("urgent", within=20)
         node, looked = self.node_named_to("urgent"), self.looked()
         for i in range(3):
             self.kube.patch("Node", "sim-0249", {"metadata": {"annotations": {"ring.test/touch": str(i)}}}, None)
@@ -211,9 +216,7 @@ class Overlooked(FullCluster):
                  self.named("carve_control_nodes_named_in_vain_total") >= vain + 3 and
                  not self.named_to("tainted"), every=0.2)
         self.assertIsNone(self.node_of("tainted"))
-        went = self.victims()
-        self.waits("higher", priority="overlooked-high")
-        wait_for("somebody goes for it", 60, lambda: self.victims() == went + 1, every=0.2)
+        self.makes_room_for("higher", within=60)
         node = self.node_named_to("higher")
         self.assertNotIn(node, ("sim-0010", "sim-0110", "sim-0210"))
         self.gone(node)
@@ -223,10 +226,7 @@ class Overlooked(FullCluster):
     def test_somebody_goes_for_a_pod_that_is_tried_without_end(self):
         """kube-scheduler's own dry run on nodes that it did not look at ends in an error that names one of them at random. It
         writes that to the pod, is woken by what it wrote, and tries the pod again: a hundred times a second."""
-        went, since = self.victims(), time.monotonic()
-        self.waits("urgent", priority="overlooked-high")
-        wait_for("somebody goes for it", 60, lambda: self.victims() == went + 1, every=0.1)
-        took = time.monotonic() - since
+        took = self.makes_room_for("urgent", within=60)
         self.gone(self.node_named_to("urgent"))
         self.bound_after("urgent", time.monotonic())
         print(f"\nfrom its creation to the eviction: {took:.2f} s")

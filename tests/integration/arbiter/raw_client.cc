@@ -136,7 +136,7 @@ bool eventually(const std::function<bool()>& condition, std::uint64_t most_ns) {
 }
 
 Works::Works(RawCard& card, std::uint64_t piece_ns)
-    : card_(card), piece_ns_(piece_ns), thread_([this] { run(); }) {}
+    : card_(card), piece_ns_(piece_ns), before_ns_(card.slot->busy_ns.load_relaxed()), thread_([this] { run(); }) {}
 
 Works::~Works() {
   stop_ = true;
@@ -163,9 +163,7 @@ void Works::run() {
     slot.busy.store_seq_cst(1);
     slot.want.store_seq_cst(0);
     pause_ns(static_cast<long>(piece_ns_));
-    const std::uint64_t took = monotonic_ns() - start;
-    busy += took;
-    busy_ns_ += took;
+    busy += monotonic_ns() - start;
     slot.anchor_ns.store_seq_cst(monotonic_ns());
     slot.busy_ns.store_seq_cst(busy);
     slot.inflight_ns.store_seq_cst(0);

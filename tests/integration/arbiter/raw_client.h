@@ -57,14 +57,14 @@ class Works {
   Works& operator=(const Works&) = delete;
   /// How long the card was at its work so far. Not the pieces that were done: a processor that comes late to the end of
   /// each makes them longer, and takes nothing of the card from it.
-  [[nodiscard]] std::uint64_t busy_ns() const { return busy_ns_.load(); }
+  [[nodiscard]] std::uint64_t busy_ns() const { return card_.slot->busy_ns.load_relaxed() - before_ns_; }
 
  private:
   void run();
   RawCard& card_;
   std::uint64_t piece_ns_;
   std::atomic<bool> stop_{false};
-  std::atomic<std::uint64_t> busy_ns_{0};
+  std::uint64_t before_ns_;  // what its slot said already
   std::thread thread_;
 };
 
