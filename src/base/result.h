@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tl/expected.hpp>
 #include <utility>
+#include <vector>
 
 // One result type for the whole program. tl::expected rather than std::expected: the floor is g++ 12 and
 // clang 14 in C++20, where the standard one does not exist. Changing that is changing one line here.
@@ -47,6 +48,11 @@ using Result = tl::expected<T, Error>;
 
 [[nodiscard]] inline tl::unexpected<Error> fail(Code code, std::string what) {
   return tl::unexpected<Error>(Error{code, std::move(what)});
+}
+
+/// One more thing that is wrong with the input: an Error of kInvalidArgument at the end of `errors`.
+inline void add_invalid(std::vector<Error>& errors, std::string what) {
+  errors.push_back(Error{Code::kInvalidArgument, std::move(what)});
 }
 
 /// Puts the layer's own words before an error that comes from below: "read slice 7: open: not found".

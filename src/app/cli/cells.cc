@@ -1,6 +1,6 @@
 #include "app/cli/cells.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/cli/table.h"
 
@@ -16,5 +16,7 @@ std::string wanted_cell(const SliceView& slice, const SliceCardView& card) {
 }
 
 std::string short_uuid(const std::string& uuid) { return clipped(uuid, 16); }
+
+std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
 }  // namespace carve::cli

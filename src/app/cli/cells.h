@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "port/agent_api.h"
@@ -16,5 +17,7 @@ namespace carve::cli {
 [[nodiscard]] std::string wanted_cell(const SliceView& slice, const SliceCardView& card);
 /// As much of a card's UUID as tells it from its neighbours.
 [[nodiscard]] std::string short_uuid(const std::string& uuid);
+/// "one, two, three".
+[[nodiscard]] std::string joined(const std::vector<std::string>& words);
 
 }  // namespace carve::cli

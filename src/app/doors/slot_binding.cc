@@ -20,11 +20,6 @@ constexpr auto kYoung = milliseconds(300);
 constexpr auto kFileTells = seconds(2);   // after Allocate the kubelet's file names the pod, if it ever does
 constexpr auto kForgotten = seconds(60);  // slots that nobody holds: the pod was refused for another reason
 
-std::vector<std::string> sorted(std::vector<std::string> slots) {
-  std::sort(slots.begin(), slots.end());
-  return slots;
-}
-
 /// As the node's GPU objects count them.
 std::vector<codec::CountedCard> counted(const GpuInventory& cards) {
   std::vector<codec::CountedCard> all;

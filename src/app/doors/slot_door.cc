@@ -18,11 +18,6 @@ constexpr auto kAskBefore = seconds(2);  // of the barrier: the API server is as
 constexpr auto kListEvery = milliseconds(500);
 constexpr auto kIdle = seconds(1);
 
-std::vector<std::string> sorted(std::vector<std::string> slots) {
-  std::sort(slots.begin(), slots.end());
-  return slots;
-}
-
 constexpr const char* kAllocate = "Allocate";
 
 std::string who(const std::vector<std::string>& slots) { return fmt::format("slots {}", fmt::join(slots, ", ")); }

@@ -6,6 +6,11 @@
 
 namespace carve::doors {
 
+std::vector<std::string> sorted(std::vector<std::string> slots) {
+  std::sort(slots.begin(), slots.end());
+  return slots;
+}
+
 std::string slot_id(std::size_t number) { return fmt::format("slot-{:04}", number); }
 
 bool SlotList::update(const GpuInventory& cards, const std::set<std::string>& used) {

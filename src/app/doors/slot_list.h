@@ -30,5 +30,7 @@ class SlotList {
 
 /// "slot-0007"
 [[nodiscard]] std::string slot_id(std::size_t number);
+/// The same slots in one order, so that two lists of them compare.
+[[nodiscard]] std::vector<std::string> sorted(std::vector<std::string> slots);
 
 }  // namespace carve::doors

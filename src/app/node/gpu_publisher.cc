@@ -9,8 +9,6 @@
 namespace carve::node {
 namespace {
 
-constexpr std::string_view kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
-
 /// What others wait for in the status: how the card is, and the slices on it; not their holders' names, which go with
 /// the pod, a moment before its last process, nor that one is on the way out.
 std::size_t urgent_status_of(codec::GpuObject gpu) {

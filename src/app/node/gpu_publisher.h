@@ -13,6 +13,8 @@
 
 namespace carve::node {
 
+inline constexpr const char* kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
+
 /// Keeps this node's GPU objects as the cards and their slices are: compares with what the server
 /// has, writes the difference, at most once per card and kGap, and what
 /// is neither a slice nor the card's health only after kGap: the next thing may be that a slice has

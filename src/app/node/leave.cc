@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "app/node/conditions.h"
+#include "app/node/gpu_publisher.h"
 #include "app/node/labels.h"
 #include "app/node/node_status.h"
 #include "app/node/totals.h"
@@ -17,7 +18,6 @@ namespace {
 // What control writes for pods that wait: app/control/waker.h.
 constexpr std::array<const char*, 3> kAnnotations = {NodeStatus::kTouched, "elasticgpu.io/slices-free", kTotalsSet};
 
-constexpr const char* kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
 
 constexpr std::string_view kDriver = R"("gpu.elasticgpu.io")";  // in a claim's allocation
 

@@ -9,27 +9,23 @@
 namespace carve {
 namespace {
 
-void add(std::vector<Error>& errors, std::string what) {
-  errors.push_back(Error{Code::kInvalidArgument, std::move(what)});
-}
-
 void check_card(const RecordPart& part, const RecordCard& card, std::set<CardId>& seen,
                 std::vector<Error>& errors) {
   if (!valid_name(card.card.str())) {
-    add(errors,
+    add_invalid(errors,
         fmt::format("part {}: uuid: 1 to 253 letters, digits and . _ : / - are legal", part.part));
     return;
   }
   if (!seen.insert(card.card).second) {
-    add(errors, fmt::format("part {}: card {} is named twice", part.part, card.card.str()));
+    add_invalid(errors, fmt::format("part {}: card {} is named twice", part.part, card.card.str()));
   }
   if (card.memory == Bytes(0)) {
-    add(errors, fmt::format("part {}, card {}: 0 bytes of memory is not legal", part.part,
+    add_invalid(errors, fmt::format("part {}, card {}: 0 bytes of memory is not legal", part.part,
                             card.card.str()));
   }
   if (card.compute > CoreShare::whole() ||
       (card.compute == CoreShare() && part.share != ShareClass::kBestEffort)) {
-    add(errors, fmt::format("part {}, card {}: compute {} is not legal; 1 to 100 hundredths of a "
+    add_invalid(errors, fmt::format("part {}, card {}: compute {} is not legal; 1 to 100 hundredths of a "
                             "card (0 with besteffort)",
                             part.part, card.card.str(), card.compute.hundredths()));
   }
@@ -37,15 +33,15 @@ void check_card(const RecordPart& part, const RecordCard& card, std::set<CardId>
 
 void check_part(const RecordPart& part, std::vector<Error>& errors) {
   if (!valid_name(part.dialect)) {
-    add(errors,
+    add_invalid(errors,
         fmt::format("part {}: dialect: letters, digits and . _ : / - are legal", part.part));
   }
   if (part.cards.empty() || part.cards.size() > kMaxCardsPerRequest) {
-    add(errors, fmt::format("part {}: {} cards is not legal; 1 to {} are", part.part,
+    add_invalid(errors, fmt::format("part {}: {} cards is not legal; 1 to {} are", part.part,
                             part.cards.size(), kMaxCardsPerRequest));
   }
   if (part.whole && !part.exclusive) {
-    add(errors, fmt::format("part {}: a whole card is exclusive", part.part));
+    add_invalid(errors, fmt::format("part {}: a whole card is exclusive", part.part));
   }
   std::set<CardId> seen;
   for (const RecordCard& card : part.cards) check_card(part, card, seen, errors);
@@ -56,19 +52,19 @@ void check_part(const RecordPart& part, std::vector<Error>& errors) {
 std::vector<Error> validate(const Record& record) {
   std::vector<Error> errors;
   if (!valid_name(record.owner.uid)) {
-    add(errors, "owner: uid: 1 to 253 letters, digits and . _ : / - are legal");
+    add_invalid(errors, "owner: uid: 1 to 253 letters, digits and . _ : / - are legal");
   }
   if (record.parts.empty() || record.parts.size() > kMaxPartsPerRecord) {
-    add(errors, fmt::format("parts: {} is not legal; 1 to {} are", record.parts.size(),
+    add_invalid(errors, fmt::format("parts: {} is not legal; 1 to {} are", record.parts.size(),
                             kMaxPartsPerRecord));
   }
   std::set<std::string> seen;
   for (const RecordPart& part : record.parts) {
     if (!valid_name(part.part)) {
-      add(errors, "part: 1 to 253 letters, digits and . _ : / - are legal");
+      add_invalid(errors, "part: 1 to 253 letters, digits and . _ : / - are legal");
       continue;
     }
-    if (!seen.insert(part.part).second) add(errors, fmt::format("part {}: twice", part.part));
+    if (!seen.insert(part.part).second) add_invalid(errors, fmt::format("part {}: twice", part.part));
     check_part(part, errors);
   }
   return errors;

@@ -12,28 +12,24 @@ namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-void add(std::vector<Error>& errors, std::string what) {
-  errors.push_back(Error{Code::kInvalidArgument, std::move(what)});
-}
-
 void check_amounts(const Request& request, std::vector<Error>& errors) {
   if (request.count < 1 || request.count > kMaxCardsPerRequest) {
-    add(errors, fmt::format("cards: {} is not legal; ask for 1 to {} cards", request.count,
+    add_invalid(errors, fmt::format("cards: {} is not legal; ask for 1 to {} cards", request.count,
                             kMaxCardsPerRequest));
   }
   if (request.memory.is_percent() ? request.memory.percent() > 100
                                   : request.memory.bytes() == Bytes(0)) {
-    add(errors, request.memory.is_percent()
+    add_invalid(errors, request.memory.is_percent()
                     ? fmt::format("memory: {}% of a card is not legal; ask for 1% to 100%",
                                   request.memory.percent())
                     : "memory: 0 bytes is not legal; ask for bytes such as 4Gi, or 1% to 100%");
   }
   if (request.compute > CoreShare::whole()) {
-    add(errors, fmt::format("cores: {} is not legal; ask for 1 to 100 hundredths of each card",
+    add_invalid(errors, fmt::format("cores: {} is not legal; ask for 1 to 100 hundredths of each card",
                             request.compute.hundredths()));
   }
   if (request.compute == CoreShare() && request.share != ShareClass::kBestEffort) {
-    add(errors, fmt::format("cores: share class {} guarantees compute, so say how much (1 to 100), "
+    add_invalid(errors, fmt::format("cores: share class {} guarantees compute, so say how much (1 to 100), "
                             "or use besteffort",
                             to_string(request.share)));
   }
@@ -43,10 +39,10 @@ void check_whole(const Request& request, std::vector<Error>& errors) {
   if (!request.whole) return;
   if (request.memory != MemoryAsk::of_percent(100) || request.compute != CoreShare::whole() ||
       !request.constraints.exclusive) {
-    add(errors, "cards: a whole card is all of its memory and compute, and exclusive");
+    add_invalid(errors, "cards: a whole card is all of its memory and compute, and exclusive");
   }
   if (request.share == ShareClass::kBestEffort) {
-    add(errors,
+    add_invalid(errors,
         "share: besteffort guarantees nothing, a whole card everything; "
         "ask for one of the two");
   }
@@ -56,19 +52,19 @@ void check_constraints(const Request& request, std::vector<Error>& errors) {
   std::set<CardId> seen;
   for (const CardId& card : request.constraints.cards) {
     if (!valid_name(card.str())) {
-      add(errors, "card: a UUID has 1 to 253 letters, digits and . _ : / -");
+      add_invalid(errors, "card: a UUID has 1 to 253 letters, digits and . _ : / -");
     } else if (!seen.insert(card).second) {
-      add(errors, fmt::format("card: {} is named twice", card.str()));
+      add_invalid(errors, fmt::format("card: {} is named twice", card.str()));
     }
   }
   if (!seen.empty() && seen.size() < request.count) {
-    add(errors, fmt::format("card: {} named, but {} cards are asked for; name at least {} or none",
+    add_invalid(errors, fmt::format("card: {} named, but {} cards are asked for; name at least {} or none",
                             seen.size(), request.count, request.count));
   }
   const std::string& model = request.constraints.model;
   if (model.size() > 128 ||
       std::any_of(model.begin(), model.end(), [](char c) { return c < ' ' || c > '~'; })) {
-    add(errors, "model: at most 128 printable ASCII characters are legal");
+    add_invalid(errors, "model: at most 128 printable ASCII characters are legal");
   }
 }
 
@@ -88,7 +84,7 @@ std::vector<Error> validate(const Request& request) {
   check_whole(request, errors);
   check_constraints(request, errors);
   if (!valid_name(request.dialect)) {
-    add(errors, "dialect: 1 to 253 letters, digits and . _ : / - are legal");
+    add_invalid(errors, "dialect: 1 to 253 letters, digits and . _ : / - are legal");
   }
   return errors;
 }

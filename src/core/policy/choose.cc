@@ -20,9 +20,9 @@ struct Worth {
 
 /// The search over the sets of candidates. Holds the pairwise links by index, so that the inner loop
 /// compares no strings.
-class Search {
+class CardSearch {
  public:
-  Search(const std::vector<Candidate>& candidates, std::size_t count, const LinkMatrix& links,
+  CardSearch(const std::vector<Candidate>& candidates, std::size_t count, const LinkMatrix& links,
          bool links_first)
       : candidates_(candidates), count_(count), links_first_(links_first) {
     const std::size_t n = candidates.size();
@@ -106,7 +106,7 @@ class Search {
   Worth best_worth_;
 };
 
-constexpr std::size_t kExactUpTo = 16;
+constexpr std::size_t kExactCards = 16;
 
 }  // namespace
 
@@ -118,8 +118,8 @@ std::vector<std::size_t> choose_set(const std::vector<Candidate>& candidates, st
                          [](const Candidate& a, const Candidate& b) { return a.score < b.score; });
     return {static_cast<std::size_t>(best - candidates.begin())};
   }
-  Search search(candidates, count, links, links_first);
-  return candidates.size() <= kExactUpTo ? search.exact() : search.greedy();
+  CardSearch search(candidates, count, links, links_first);
+  return candidates.size() <= kExactCards ? search.exact() : search.greedy();
 }
 
 }  // namespace carve

@@ -9,14 +9,14 @@
 namespace carve {
 namespace {
 
-constexpr std::size_t kExactUpTo = 10;
+constexpr std::size_t kExactHolders = 10;
 
 using Set = std::vector<const Holder*>;
 
 /// One machine and one pod; finds the cheapest set among those who may go.
-class Search {
+class VictimSearch {
  public:
-  Search(const Ledger& ledger, const LinkMatrix& links, const Owner& owner, const std::vector<PartRequest>& parts,
+  VictimSearch(const Ledger& ledger, const LinkMatrix& links, const Owner& owner, const std::vector<PartRequest>& parts,
          const PolicyRow& policy, const std::vector<std::int64_t>& allowed)
       : ledger_(ledger), links_(links), owner_(owner), parts_(parts), policy_(policy), allowed_(allowed) {}
 
@@ -24,7 +24,7 @@ class Search {
   bool among(const Set& some) {
     if (!consider(some)) return false;
     for (const bool large_last : {false, true}) consider(spare(some, large_last));
-    if (some.size() <= kExactUpTo) try_all(some);
+    if (some.size() <= kExactHolders) try_all(some);
     return true;
   }
 
@@ -158,7 +158,7 @@ std::optional<VictimPlan> choose_victims(const Ledger& ledger, const LinkMatrix&
                                          const std::vector<PartRequest>& parts, const PolicyRow& policy,
                                          std::int32_t priority, const std::vector<Holder>& holders,
                                          const std::vector<std::int64_t>& allowed) {
-  Search search(ledger, links, owner, parts, policy, allowed);
+  VictimSearch search(ledger, links, owner, parts, policy, allowed);
   if (search.among({})) return search.take();
   std::set<Owner> there;
   for (const CardState& card : ledger.cards()) {
@@ -170,7 +170,7 @@ std::optional<VictimPlan> choose_victims(const Ledger& ledger, const LinkMatrix&
   }
   std::sort(all.begin(), all.end(), [](const Holder* a, const Holder* b) { return a->owner < b->owner; });
   if (all.empty() || !search.among(all)) return std::nullopt;
-  if (all.size() > kExactUpTo) {
+  if (all.size() > kExactHolders) {
     for (const CardState& card : ledger.cards()) {
       const Set some = on_card(card, all);
       if (!some.empty()) (void)search.among(some);

@@ -248,6 +248,32 @@ class CarveTest(RingTest):
             self.assertLessEqual(abs(share - cores), 5 + taken, got)
 
 
+class TimedResult(unittest.TextTestResult):
+    """Prints how long each test took, and how long the fixtures before it (setUpClass, tearDownClass) took."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.last = time.monotonic()
+
+    def startTest(self, test):
+        self._mark("fixtures before it")
+        super().startTest(test)
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self._mark(test.id().partition(".")[2])
+
+    def stopTestRun(self):
+        self._mark("fixtures after the last test")
+        super().stopTestRun()
+
+    def _mark(self, what):
+        now = time.monotonic()
+        self.stream.writeln(f"  [{now - self.last:6.1f} s] {what}")
+        self.last = now
+
+
 def main(defaultTest=None):
     """Runs a scenario file: its tests (`defaultTest`: which, where not all), or those named on the command line."""
-    unittest.main(defaultTest=defaultTest, verbosity=2, warnings="ignore")
+    unittest.main(defaultTest=defaultTest, warnings="ignore",
+                  testRunner=unittest.TextTestRunner(verbosity=2, resultclass=TimedResult))

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/cli/cells.h"
 #include "app/cli/doctor.h"
 
 namespace carve::cli {
@@ -19,7 +20,6 @@ void add(Findings& out, Severity severity, const char* id, std::string what, std
   out.push_back({severity, std::move(what), std::move(cause), std::move(fix), id});
 }
 
-std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
 void look_at_workload(const std::optional<codec::Workload>& workload, const std::string& name, bool wanted,
                       const std::string& space, Findings& out) {

@@ -12,7 +12,6 @@ namespace carve::cli {
 namespace {
 
 constexpr const char* kAdmission = "/apis/admissionregistration.k8s.io/v1/";
-constexpr const char* kAgents = "app.kubernetes.io/name=carve,app.kubernetes.io/component=agent";
 
 constexpr const char* kAgentPolicies[] = {"carve-agent-slices.elasticgpu.io", "carve-agent-claims.elasticgpu.io",
                                           "carve-agent-gpus.elasticgpu.io", "carve-agent-nodes.elasticgpu.io",

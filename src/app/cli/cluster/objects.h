@@ -9,6 +9,9 @@
 
 namespace carve::cli {
 
+/// The label selector of the agents' pods.
+inline constexpr const char* kAgents = "app.kubernetes.io/name=carve,app.kubernetes.io/component=agent";
+
 /// What every question about the cluster begins with, as the API server wrote it.
 struct Objects {
   std::vector<std::string> nodes;

@@ -8,13 +8,13 @@
 #include <thread>
 
 #include "app/cli/cells.h"
+#include "app/cli/cluster/objects.h"
 #include "app/cli/table.h"
 #include "codec/cluster/cluster_pod.h"
 
 namespace carve::cli {
 namespace {
 
-constexpr const char* kAgents = "app.kubernetes.io/name=carve,app.kubernetes.io/component=agent";
 constexpr std::size_t kAtOnce = 16;
 
 std::string pods_in(const std::string& space) { return fmt::format("/api/v1/namespaces/{}/pods", space); }

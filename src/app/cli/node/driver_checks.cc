@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/cli/cells.h"
 #include "app/cli/node/node_checks.h"
 
 // The vendor's kernel module and its library: there, one of each, of one version, built for this
@@ -14,12 +15,6 @@ std::string first_line(const std::optional<std::string>& text) {
 }
 
 bool starts(const std::string& text, std::string_view with) { return text.rfind(with, 0) == 0; }
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 /// NVIDIA's display and 3D controllers on the PCI bus.
 std::size_t cards_on_the_bus(NodeLook& look) {
