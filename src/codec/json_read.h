@@ -13,6 +13,9 @@ namespace carve::codec::json_read {
 
 namespace json = boost::json;
 
+/// A std::string_view as Boost.JSON's own type.
+[[nodiscard]] inline json::string_view json_text(std::string_view text) { return {text.data(), text.size()}; }
+
 /// `what` ("Pod") stands before the error.
 ///   errors  kInvalidArgument: no JSON, or nested deeper than `depth`
 [[nodiscard]] inline Result<json::value> parse(std::string_view text, std::string_view what, std::size_t depth = 64) {

@@ -5,6 +5,8 @@
 #include <cstring>
 #ifdef __SSE2__
 #include <emmintrin.h>
+
+#include "base/ascii.h"
 #endif
 
 namespace carve::codec {
@@ -49,7 +51,6 @@ std::size_t plain_run(std::string_view text, std::size_t at) {
   return at - begin;
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 int hex(char c) {
   if (is_digit(c)) return c - '0';

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/ascii.h"
+
 namespace carve::codec {
 namespace {
 
@@ -37,7 +39,6 @@ constexpr std::array<Suffix, 13> kSuffixes = {{
     {"E", 1'000'000'000'000'000'000ULL},
 }};
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// The value as it may stand in an error text: what cannot be printed is replaced, what is long is cut.
 std::string shown(std::string_view text) {

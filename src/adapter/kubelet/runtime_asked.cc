@@ -16,7 +16,7 @@ namespace {
 
 namespace cri = ::runtime::v1;
 
-constexpr auto kDeadline = std::chrono::milliseconds(700);  // the agent waits for it once at its start
+constexpr auto kCriDeadline = std::chrono::milliseconds(700);  // the agent waits for it once at its start
 
 Result<std::shared_ptr<grpc::Channel>> connect(const std::vector<std::string>& sockets) {
   Error last{Code::kNotFound, "no container runtime's socket at the usual places"};
@@ -41,7 +41,7 @@ Result<void> checked(const grpc::Status& status) {
 }
 
 std::chrono::system_clock::time_point deadline() {
-  return std::chrono::system_clock::now() + kDeadline;
+  return std::chrono::system_clock::now() + kCriDeadline;
 }
 
 }  // namespace

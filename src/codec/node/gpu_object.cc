@@ -17,8 +17,6 @@ constexpr std::size_t kNamedHolders = 4;
 
 std::int64_t number_of(Bytes bytes) { return static_cast<std::int64_t>(bytes.count()); }
 
-json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
-
 /// Card memory in whole MiB, compute in 1/100: the field's own resource names.
 json::object resources(Bytes memory, std::int64_t cores) {
   return {{"elasticgpu.io/gpu-memory", std::to_string(number_of(memory) / kMiB)},
@@ -78,7 +76,7 @@ std::string summary_of(const GpuObject& gpu) {
 
 json::object holder_of(const GpuHolder& holder) {
   const auto& slice = holder.slice;
-  json::object owner{{"kind", view(to_string(slice.owner.kind))}, {"uid", slice.owner.uid}};
+  json::object owner{{"kind", json_read::json_text(to_string(slice.owner.kind))}, {"uid", slice.owner.uid}};
   add(&owner, "namespace", holder.space);
   add(&owner, "name", holder.name);
   json::object out{{"owner", std::move(owner)},
@@ -86,8 +84,8 @@ json::object holder_of(const GpuHolder& holder) {
                    {"memory", number_of(slice.memory)},
                    {"cores", static_cast<std::int64_t>(slice.compute.hundredths())},
                    {"whole", slice.whole},
-                   {"shareClass", view(to_string(slice.share))},
-                   {"priorityClass", view(to_string(slice.priority))}};
+                   {"shareClass", json_read::json_text(to_string(slice.share))},
+                   {"priorityClass", json_read::json_text(to_string(slice.priority))}};
   if (slice.exclusive && !slice.whole) out["exclusive"] = true;
   if (slice.phase == Phase::kInit) out["init"] = true;
   if (slice.dialect != "native") out["dialect"] = slice.dialect;
@@ -151,7 +149,7 @@ std::string encode_gpu(const GpuObject& gpu, std::string_view node_uid) {
   json::object metadata{{"name", gpu.name}};
   if (!node_uid.empty()) {
     metadata["ownerReferences"] = json::array{json::object{
-        {"apiVersion", "v1"}, {"kind", "Node"}, {"name", gpu.node}, {"uid", view(node_uid)}}};
+        {"apiVersion", "v1"}, {"kind", "Node"}, {"name", gpu.node}, {"uid", json_read::json_text(node_uid)}}};
   }
   return json::serialize(json::object{{"apiVersion", "elasticgpu.io/v1alpha1"},
                                       {"kind", "GPU"},

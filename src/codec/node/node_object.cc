@@ -14,8 +14,6 @@ namespace read = json_read;
 constexpr std::size_t kLabelMax = 63;
 constexpr std::size_t kMessageMax = 2048;
 
-json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
-
 /// The members whose name holds `part`.
 std::map<std::string, std::string> texts_with(const json::value& value, std::string_view path, std::string_view part) {
   std::map<std::string, std::string> texts;
@@ -63,7 +61,7 @@ std::string node_labels_patch(const NodeChanges& labels) {
 
 std::string node_annotation_patch(std::string_view key, std::string_view value) {
   return json::serialize(json::object{
-      {"metadata", json::object{{"annotations", json::object{{view(key), view(value)}}}}}});
+      {"metadata", json::object{{"annotations", json::object{{json_read::json_text(key), json_read::json_text(value)}}}}}});
 }
 
 std::string node_annotations_patch(const NodeChanges& annotations) {
@@ -95,7 +93,7 @@ std::string node_conditions_patch(const std::vector<NodeCondition>& conditions,
                                 {"status", condition.on ? "True" : "False"},
                                 {"reason", condition.reason},
                                 {"message", condition.message.substr(0, kMessageMax)},
-                                {"lastHeartbeatTime", view(now_rfc3339)},
+                                {"lastHeartbeatTime", json_read::json_text(now_rfc3339)},
                                 {"lastTransitionTime", since}});
   }
   return json::serialize(json::object{{"status", json::object{{"conditions", std::move(list)}}}});
@@ -103,7 +101,7 @@ std::string node_conditions_patch(const std::vector<NodeCondition>& conditions,
 
 std::string mapped_name(std::string_view device_class) {
   json::error_code error;
-  const json::value value = json::parse(view(device_class), error);
+  const json::value value = json::parse(json_read::json_text(device_class), error);
   return error ? std::string() : read::text(value, "spec.extendedResourceName");
 }
 

@@ -4,12 +4,12 @@
 #include <boost/json.hpp>
 #include <tuple>
 
+#include "codec/json_read.h"
+
 namespace carve::codec {
 namespace {
 
 namespace json = boost::json;
-
-json::string_view word(std::string_view text) { return {text.data(), text.size()}; }
 
 json::object amounts(std::uint64_t total, std::uint64_t granted, std::uint64_t free) {
   return {{"total", total}, {"granted", granted}, {"free", free}};
@@ -20,15 +20,15 @@ json::object value_of(const GpuHolder& holder) {
   json::array pods;
   for (const auto& pod : holder.pods) pods.emplace_back(pod);
   return {{"name", name_of(holder)},
-          {"kind", word(to_string(slice.owner.kind))},
+          {"kind", json_read::json_text(to_string(slice.owner.kind))},
           {"uid", slice.owner.uid},
           {"part", slice.part},
           {"pods", std::move(pods)},
           {"memory_bytes", slice.memory.count()},
           {"cores", slice.compute.hundredths()},
           {"whole", slice.whole},
-          {"share", word(to_string(slice.share))},
-          {"priority", word(to_string(slice.priority))},
+          {"share", json_read::json_text(to_string(slice.share))},
+          {"priority", json_read::json_text(to_string(slice.priority))},
           {"dialect", slice.dialect},
           {"ending", holder.ending}};
 }

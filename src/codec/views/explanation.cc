@@ -2,12 +2,12 @@
 
 #include <boost/json.hpp>
 
+#include "codec/json_read.h"
+
 namespace carve::codec {
 namespace {
 
 namespace json = boost::json;
-
-json::string_view word(std::string_view text) { return {text.data(), text.size()}; }
 
 json::object value_of(const PartRequest& part) {
   const Request& request = part.request;
@@ -16,8 +16,8 @@ json::object value_of(const PartRequest& part) {
                    {"cards", request.count},
                    {"whole", request.whole},
                    {"cores", request.compute.hundredths()},
-                   {"share", word(to_string(request.share))},
-                   {"priority", word(to_string(request.priority))},
+                   {"share", json_read::json_text(to_string(request.share))},
+                   {"priority", json_read::json_text(to_string(request.priority))},
                    {"dialect", request.dialect}};
   if (request.memory.is_percent()) {
     out["memory_percent"] = request.memory.percent();
@@ -36,8 +36,8 @@ json::array values_of(const std::vector<RecordPart>& parts) {
                                  {"memory_bytes", card.memory.count()},
                                  {"cores", card.compute.hundredths()},
                                  {"whole", part.whole},
-                                 {"share", word(to_string(part.share))},
-                                 {"priority", word(to_string(part.priority))},
+                                 {"share", json_read::json_text(to_string(part.share))},
+                                 {"priority", json_read::json_text(to_string(part.priority))},
                                  {"dialect", part.dialect}});
     }
   }

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <set>
 
+#include "base/ascii.h"
 #include "core/model/slice.h"
 
 namespace carve {
 namespace {
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 void check_amounts(const Request& request, std::vector<Error>& errors) {
   if (request.count < 1 || request.count > kMaxCardsPerRequest) {
