@@ -378,7 +378,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   return {};
 }
 
-Result<void> can_start_with(const std::optional<std::string>& text) {
+Result<void> can_serve_with(const std::optional<std::string>& text) {
   if (!text) return fail(Code::kNotFound, "there are none");
   const auto config = parse_cluster_config(*text, "cluster.conf");
   return config ? Result<void>() : tl::unexpected(config.error());
@@ -392,7 +392,7 @@ int run_control(const ControlOptions& options) {
   Log log;
   SystemClock clock;
   ClusterConfig config;
-  ConfigWatch settings(options.cluster_config, can_start_with, clock, log);  // before they are read
+  ConfigWatch settings(options.cluster_config, can_serve_with, clock, log);  // before they are read
   if (!options.cluster_config.empty()) {
     auto read = read_cluster_config(options.cluster_config);
     if (!read) return report(fail_in("--cluster-config", read.error()).value(), kExitUsage);

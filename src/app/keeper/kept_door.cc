@@ -8,7 +8,7 @@
 namespace carve::keeper {
 namespace {
 
-constexpr Clock::Duration kIdle = std::chrono::seconds(5);
+constexpr Clock::Duration kQuiet = std::chrono::seconds(5);
 constexpr Clock::Duration kSendAgain = std::chrono::milliseconds(50);  // to an agent that does not read
 constexpr const char* kNobody = "the node's agent has crashed and does not serve again yet";
 
@@ -137,7 +137,7 @@ Clock::Duration KeptDoor::tick() {
   ask();
   refuse_late();
   if (renew_list(now)) world_.list_changed();
-  Clock::Duration wait = kIdle;
+  Clock::Duration wait = kQuiet;
   if (said_) wait = std::min(wait, inherited_until_ - now);
   const std::lock_guard lock(mutex_);
   if (away_since_ && !stale_) wait = std::min(wait, *away_since_ + kAwayFor - now);
