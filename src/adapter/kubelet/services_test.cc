@@ -6,8 +6,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 // The generated services on a socket of their own, with a client that goes when the test says so.
 namespace carve::kubelet {
@@ -44,6 +47,39 @@ class SlowSlots final : public SlotCalls {
   bool held_ = false;
 };
 
+/// Counts the streams that the service has ended: each sends one status, by Finish().
+class Ends final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo*) override {
+    return new One(*this);  // gRPC owns it
+  }
+  void wait_for(int count) {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return count_ >= count; }));
+  }
+
+ private:
+  class One final : public grpc::experimental::Interceptor {
+   public:
+    explicit One(Ends& ends) : ends_(ends) {}
+    void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+      if (methods->QueryInterceptionHookPoint(grpc::experimental::InterceptionHookPoints::PRE_SEND_STATUS)) ends_.add();
+      methods->Proceed();
+    }
+
+   private:
+    Ends& ends_;
+  };
+  void add() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+    changed_.notify_all();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_ = 0;
+};
+
 TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
   char folder[] = "/tmp/carve-streams-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
@@ -54,6 +90,11 @@ TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
   builder.RegisterService(&service);
+  auto factory = std::make_unique<Ends>();
+  Ends& ends = *factory;
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(std::move(factory));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   const auto server = builder.BuildAndStart();
   ASSERT_TRUE(server);
   const auto stub = v1beta1::DevicePlugin::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
@@ -70,7 +111,7 @@ TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
     while (reader->Read(&list)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the server has heard of it
+    ends.wait_for(round + 1);  // the server has heard of it and ended the stream
     slots.hold(false);
     change.join();
     for (int i = 0; i < 5000 && service.lists().any(); ++i) usleep(1000);
