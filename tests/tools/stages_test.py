@@ -117,10 +117,10 @@ class Stages(unittest.TestCase):
 
     def test_the_words_of_a_name_are_not_taken_for_results(self):
         self.add("Failed.WhatTimeout_was (Passed)", "true")
-        self.add("Skipped.a", "false")
+        self.add("Skipped.Passed", "false")
         self.assertNotEqual(self.stage("again"), 0)
         self.assertIn("1 passed, 1 failed, 0 skipped", self.said)
-        self.assertIn("failed:\n  dev: Skipped.a: passed 0 of 3 tries\n", self.said)
+        self.assertIn("failed:\n  dev: Skipped.Passed: passed 0 of 3 tries\n", self.said)
 
     def test_a_crash_and_a_timeout_are_failed_tries(self):
         self.list_as_flaky("crash", "hang")
