@@ -47,37 +47,46 @@ class SlowSlots final : public SlotCalls {
   bool held_ = false;
 };
 
-/// Counts the streams that the service has ended: each sends one status, by Finish().
-class Ends final : public grpc::experimental::ServerInterceptorFactoryInterface {
+/// What the service sends: how many streams it has ended, and how many lists it sent on a stream that it had ended.
+class Sent final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo*) override {
-    return new One(*this);  // gRPC owns it
+    return new Stream(*this);  // gRPC owns it
   }
-  void wait_for(int count) {
+  void wait_for_ends(int count) {
     std::unique_lock lock(mutex_);
-    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return count_ >= count; }));
+    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return ends_ >= count; }));
+  }
+  [[nodiscard]] int after_the_end() {
+    const std::lock_guard lock(mutex_);
+    return after_;
   }
 
  private:
-  class One final : public grpc::experimental::Interceptor {
+  using Point = grpc::experimental::InterceptionHookPoints;
+  class Stream final : public grpc::experimental::Interceptor {
    public:
-    explicit One(Ends& ends) : ends_(ends) {}
+    explicit Stream(Sent& sent) : sent_(sent) {}
     void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
-      if (methods->QueryInterceptionHookPoint(grpc::experimental::InterceptionHookPoints::PRE_SEND_STATUS)) ends_.add();
+      {
+        const std::lock_guard lock(sent_.mutex_);
+        if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_MESSAGE) && ended_) ++sent_.after_;
+        if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
+          ended_ = true;
+          ++sent_.ends_;
+          sent_.changed_.notify_all();
+        }
+      }
       methods->Proceed();
     }
 
    private:
-    Ends& ends_;
+    Sent& sent_;
+    bool ended_ = false;
   };
-  void add() {
-    const std::lock_guard lock(mutex_);
-    ++count_;
-    changed_.notify_all();
-  }
   std::mutex mutex_;
   std::condition_variable changed_;
-  int count_ = 0;
+  int ends_ = 0, after_ = 0;
 };
 
 TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
@@ -90,8 +99,8 @@ TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
   builder.RegisterService(&service);
-  auto factory = std::make_unique<Ends>();
-  Ends& ends = *factory;
+  auto factory = std::make_unique<Sent>();
+  Sent& sent = *factory;
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(std::move(factory));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
@@ -111,11 +120,12 @@ TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
     while (reader->Read(&list)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-    ends.wait_for(round + 1);  // the server has heard of it and ended the stream
+    sent.wait_for_ends(round + 1);  // the server has heard of it and ended the stream
     slots.hold(false);
     change.join();
     for (int i = 0; i < 5000 && service.lists().any(); ++i) usleep(1000);
     EXPECT_FALSE(service.lists().any()) << "round " << round;
+    EXPECT_EQ(sent.after_the_end(), 0) << "round " << round;
   }
   service.lists().close();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));

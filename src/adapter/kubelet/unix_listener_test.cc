@@ -96,13 +96,14 @@ TEST_F(UnixListenerTest, WhatKilledOnesLeftUnderHiddenNamesGoesAndNothingElse) {
 
 // Between its bind and its listen a socket refuses, as a dead one does.
 TEST_F(UnixListenerTest, ASocketThatDoesNotListenYetIsWaitedFor) {
+  std::atomic<bool> opened = false;
+  std::jthread opens;  // before the lock, which goes first when the test ends early
   Fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
   const auto other = bound(".carve-0badbeef");
-  std::atomic<bool> opened = false;
-  std::jthread opens([&] { opened = UnixListener::open(folder + "/a.sock").has_value(); });
+  opens = std::jthread([&] { opened = UnixListener::open(folder + "/a.sock").has_value(); });
   ASSERT_TRUE(lock_is_waited_for());
-  EXPECT_TRUE(fs::exists(folder + "/.carve-0badbeef"));
+  ASSERT_TRUE(fs::exists(folder + "/.carve-0badbeef"));
   ASSERT_EQ(::listen(other.get(), 8), 0);
   fs::rename(folder + "/.carve-0badbeef", folder + "/other.sock");
   lock.reset();
