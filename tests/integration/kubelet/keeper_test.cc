@@ -49,8 +49,8 @@ struct Kept : DoorsTest {
   static bool all_well(const Healthy& list) {
     return list.size() == 256 && std::all_of(list.begin(), list.end(), [](const auto& one) { return one.second; });
   }
-  /// Since start_kept() the kubelet has taken all slots for healthy, all the time. A bad card comes last, and the kubelet
-  /// hears of it after all that was said before.
+  /// Since start_kept() the kubelet has taken all slots for healthy, all the time. A bad card comes last, and the
+  /// kubelet hears of it after all that was said before.
   void expect_all_was_well() {
     const auto of_one_card = [](const Healthy& list) {
       return std::count_if(list.begin(), list.end(), [](const auto& one) { return !one.second; }) == 64;

@@ -1,6 +1,6 @@
 // A management library with two cards and a few processes, for the worker's tests. The file that FAKE_NVML_MODE names
-// says what it answers ("ok", "hang", "die", "nodriver", "lost", "xid <code>"). The file beside it that ends in ".told" holds
-// the last XID that the worker has passed on.
+// says what it answers ("ok", "hang", "die", "nodriver", "lost", "xid <code>"). The file beside it that ends in ".told"
+// holds the last XID that the worker has passed on.
 #include <unistd.h>
 
 #include <cstdint>
@@ -116,7 +116,7 @@ int nvmlDeviceGetSupportedEventTypes(void* device, unsigned long long* types) {
 int nvmlDeviceRegisterEvents(void* device, unsigned long long types, void*) {
   return index_of(device) == 0 && types == 8 ? 0 : 3;
 }
-// One XID at each change of the file to "xid <code>". The worker asks for the next event when it has passed on the last one.
+// One XID at each change of the file to "xid <code>". The worker asks for the next when it has passed on the last.
 int nvmlEventSetWait_v2(void*, Event* event, unsigned timeout_ms) {
   static char last[32] = "";
   static bool gave = false;
