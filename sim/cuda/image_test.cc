@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -86,10 +87,17 @@ TEST(Image, TruncatedPtxIsReadWithoutTrouble) {
   const std::string whole = std::string(kHead) +
                             "// carve.duration_us=9\n.visible .entry k(.param .align 8 .b8 a[16], "
                             ".param .u32 b)\n{ ret; }\n.global .u32 g;\n";
+  std::size_t kernels = 0, globals = 0;
   for (std::size_t n = 0; n <= whole.size(); ++n) {
     Image image;
-    read_image(whole.substr(0, n).c_str(), &image);
+    if (read_image(whole.substr(0, n).c_str(), &image) != ImageError::kNone) continue;
+    ASSERT_LE(image.kernels.size(), 1U) << n;
+    ASSERT_LE(image.globals.size(), 1U) << n;
+    kernels = image.kernels.size();
+    globals = image.globals.size();
   }
+  EXPECT_EQ(kernels, 1U) << "of the whole text";
+  EXPECT_EQ(globals, 1U);
 }
 
 TEST(Names, DurationsInThem) {
@@ -114,9 +122,21 @@ TEST(Lz4, LiteralsMatchesAndOverlap) {
 TEST(Lz4, NoiseNeverLeavesItsBuffers) {
   std::mt19937 random(7);
   for (int round = 0; round < 20'000; ++round) {
-    std::vector<unsigned char> in(random() % 40), out(random() % 200);
-    for (unsigned char& byte : in) byte = static_cast<unsigned char>(random());
-    unpack_lz4(in.data(), in.size(), out.data(), out.size());
+    // Behind each buffer are bytes that stay as they are.
+    constexpr std::size_t kBehind = 64;
+    const std::size_t in_bytes = random() % 40, out_bytes = random() % 200;
+    std::vector<unsigned char> in(in_bytes + kBehind), out(out_bytes + kBehind, 0xa5);
+    // Small bytes are often: of those the matches are made that lie within what is there already.
+    for (unsigned char& byte : in) byte = static_cast<unsigned char>(random() % (random() % 3 == 0 ? 256 : 4));
+    const auto before = in;
+    const bool whole = unpack_lz4(in.data(), in_bytes, out.data(), out_bytes);
+    ASSERT_EQ(in, before) << round;
+    ASSERT_TRUE(std::all_of(out.end() - kBehind, out.end(), [](auto byte) { return byte == 0xa5; })) << round;
+    // What stands behind the input is not read: without it all is the same.
+    std::fill(in.begin() + static_cast<std::ptrdiff_t>(in_bytes), in.end(), 0);
+    std::vector<unsigned char> again(out_bytes + kBehind, 0xa5);
+    ASSERT_EQ(unpack_lz4(in.data(), in_bytes, again.data(), out_bytes), whole) << round;
+    ASSERT_EQ(again, out) << round;
   }
 }
 

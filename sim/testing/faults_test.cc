@@ -215,6 +215,7 @@ TEST_F(Faults, AHangingLibraryAnswersNobodyUntilItIsOver) {
   const pid_t starting = start_child([] { EXPECT_EQ(ml("nvmlInit_v2"), 0); });
   in_child([] { use_card(); });  // programs on the cards do not ask the management library
   EXPECT_EQ(ctl("cards >/dev/null"), 0) << "the simulator itself still tells";
+  // Nothing tells that it hangs. A simulator that does not let it hang has 100 ms to show that.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   int status = 0;
   EXPECT_EQ(waitpid(starting, &status, WNOHANG), 0) << "initialising hangs too";

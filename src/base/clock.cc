@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <iterator>
+
 namespace carve {
 
 Clock::Time SystemClock::now() const { return std::chrono::steady_clock::now(); }
@@ -27,10 +29,10 @@ Clock::WallTime ManualClock::wall_now() const {
 
 bool ManualClock::sleep_until(Time deadline, const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  ++sleepers_;
+  const auto mine = deadlines_.insert(deadline);
   moved_.notify_all();
   const bool reached = moved_.wait(lock, stop, [&] { return Time(passed_) >= deadline; });
-  --sleepers_;
+  deadlines_.erase(mine);
   return reached;
 }
 
@@ -44,7 +46,9 @@ void ManualClock::advance(Duration duration) {
 
 void ManualClock::wait_for_sleepers(int count) {
   std::unique_lock lock(mutex_);
-  moved_.wait(lock, [&] { return sleepers_ >= count; });
+  moved_.wait(lock, [&] {
+    return std::distance(deadlines_.upper_bound(Time(passed_)), deadlines_.end()) >= count;
+  });
 }
 
 }  // namespace carve

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <stop_token>
 
 namespace carve {
@@ -40,16 +41,17 @@ class ManualClock final : public Clock {
   [[nodiscard]] Time now() const override;
   [[nodiscard]] WallTime wall_now() const override;
   bool sleep_until(Time deadline, const std::stop_token& stop) override;
-  /// Moves both times and wakes whoever's deadline has come.
+  /// Moves both times and wakes each thread whose deadline has come.
   void advance(Duration duration);
-  /// Blocks until `count` threads sleep on this clock: then advance() cannot come too early.
+  /// Blocks until `count` threads sleep on this clock with a deadline that has not come. So advance() cannot come too
+  /// early, and a thread that the last advance() woke has done its work and sleeps again.
   void wait_for_sleepers(int count);
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable_any moved_;
   Duration passed_ = std::chrono::seconds(1);
-  int sleepers_ = 0;
+  std::multiset<Time> deadlines_;  // of the threads that sleep
 };
 
 }  // namespace carve

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 namespace carve {
@@ -28,6 +29,20 @@ TEST(ManualClock, WakesASleeperWhenItsTimeHasCome) {
   clock.advance(seconds(10));
   sleeper.join();
   EXPECT_TRUE(reached);
+}
+
+// Without that a test could look at the work of a round that has not begun.
+TEST(ManualClock, AThreadThatIsToWakeIsNoSleeper) {
+  ManualClock clock;
+  std::atomic<int> rounds = 0;
+  std::jthread worker([&](const std::stop_token& stop) {
+    while (clock.sleep_for(seconds(3), stop)) ++rounds;
+  });
+  for (int i = 0; i < 1000; ++i) {
+    clock.wait_for_sleepers(1);
+    ASSERT_EQ(rounds, i);
+    clock.advance(seconds(3));
+  }
 }
 
 TEST(ManualClock, AStopEndsASleep) {

@@ -505,7 +505,7 @@ TEST_F(KubeClient, AWatchGoesOnWhereItWasAfterACut) {
     const auto began = steady_clock::now();
     watching.request_stop();
     watching.join();
-    EXPECT_LT(steady_clock::now() - began, milliseconds(500));  // though the server says nothing
+    EXPECT_LT(steady_clock::now() - began, std::chrono::seconds(2));  // the server says nothing for three
   }
   EXPECT_THAT(seen.words(), ElementsAre("list 0", HasSubstr("put {"), StartsWith("trouble "), HasSubstr("gone {")));
   ASSERT_EQ(targets.size(), 3U);

@@ -129,6 +129,8 @@ TEST_F(KeepersLine, ItLeavesWhenTheDoorIsClosed) {
     left = true;
   });
   EXPECT_EQ(heard(), AgentWord(codec::SayLeft{}));
+  ask(codec::AskAlive{1});
+  EXPECT_EQ(heard(), AgentWord(codec::AnswerAlive{1})) << "it serves until the door is closed";
   EXPECT_FALSE(left);
   ask(codec::TellClosed{});
   for (int i = 0; i < 200 && !left; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -6,8 +6,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 // The generated services on a socket of their own, with a client that goes when the test says so.
 namespace carve::kubelet {
@@ -44,6 +47,48 @@ class SlowSlots final : public SlotCalls {
   bool held_ = false;
 };
 
+/// What the service sends: how many streams it has ended, and how many lists it sent on a stream that it had ended.
+class Sent final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo*) override {
+    return new Stream(*this);  // gRPC owns it
+  }
+  void wait_for_ends(int count) {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return ends_ >= count; }));
+  }
+  [[nodiscard]] int after_the_end() {
+    const std::lock_guard lock(mutex_);
+    return after_;
+  }
+
+ private:
+  using Point = grpc::experimental::InterceptionHookPoints;
+  class Stream final : public grpc::experimental::Interceptor {
+   public:
+    explicit Stream(Sent& sent) : sent_(sent) {}
+    void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+      {
+        const std::lock_guard lock(sent_.mutex_);
+        if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_MESSAGE) && ended_) ++sent_.after_;
+        if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
+          ended_ = true;
+          ++sent_.ends_;
+          sent_.changed_.notify_all();
+        }
+      }
+      methods->Proceed();
+    }
+
+   private:
+    Sent& sent_;
+    bool ended_ = false;
+  };
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int ends_ = 0, after_ = 0;
+};
+
 TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
   char folder[] = "/tmp/carve-streams-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
@@ -54,6 +99,11 @@ TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
   builder.RegisterService(&service);
+  auto factory = std::make_unique<Sent>();
+  Sent& sent = *factory;
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(std::move(factory));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   const auto server = builder.BuildAndStart();
   ASSERT_TRUE(server);
   const auto stub = v1beta1::DevicePlugin::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
@@ -70,11 +120,12 @@ TEST(Streams, AListThatIsMadeWhileTheKubeletGoesIsNotSent) {
     while (reader->Read(&list)) {
     }
     EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until the server has heard of it
+    sent.wait_for_ends(round + 1);  // the server has heard of it and ended the stream
     slots.hold(false);
     change.join();
     for (int i = 0; i < 5000 && service.lists().any(); ++i) usleep(1000);
     EXPECT_FALSE(service.lists().any()) << "round " << round;
+    EXPECT_EQ(sent.after_the_end(), 0) << "round " << round;
   }
   service.lists().close();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));

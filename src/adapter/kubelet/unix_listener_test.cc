@@ -40,6 +40,21 @@ class UnixListenerTest : public testing::Test {
     EXPECT_EQ(::bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << path;
     return made;
   }
+  /// Waits until a thread waits for the lock on the folder, by the kernel's own table of locks.
+  [[nodiscard]] bool lock_is_waited_for() const {
+    struct stat status = {};
+    EXPECT_EQ(::stat(folder.c_str(), &status), 0);
+    const std::string inode = ":" + std::to_string(status.st_ino) + " ";
+    const auto limit = std::chrono::steady_clock::now() + 10s;
+    while (std::chrono::steady_clock::now() < limit) {
+      std::ifstream locks("/proc/locks");
+      for (std::string line; std::getline(locks, line);) {
+        if (line.find("-> FLOCK") != std::string::npos && line.find(inode) != std::string::npos) return true;
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+    return false;
+  }
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const auto& one : fs::directory_iterator(folder)) all.push_back(one.path().filename());
@@ -81,13 +96,14 @@ TEST_F(UnixListenerTest, WhatKilledOnesLeftUnderHiddenNamesGoesAndNothingElse) {
 
 // Between its bind and its listen a socket refuses, as a dead one does.
 TEST_F(UnixListenerTest, ASocketThatDoesNotListenYetIsWaitedFor) {
+  std::atomic<bool> opened = false;
+  std::jthread opens;  // before the lock, which goes first when the test ends early
   Fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
   const auto other = bound(".carve-0badbeef");
-  std::atomic<bool> opened = false;
-  std::jthread opens([&] { opened = UnixListener::open(folder + "/a.sock").has_value(); });
-  std::this_thread::sleep_for(100ms);
-  EXPECT_TRUE(fs::exists(folder + "/.carve-0badbeef"));
+  opens = std::jthread([&] { opened = UnixListener::open(folder + "/a.sock").has_value(); });
+  ASSERT_TRUE(lock_is_waited_for());
+  ASSERT_TRUE(fs::exists(folder + "/.carve-0badbeef"));
   ASSERT_EQ(::listen(other.get(), 8), 0);
   fs::rename(folder + "/.carve-0badbeef", folder + "/other.sock");
   lock.reset();

@@ -106,6 +106,7 @@ TEST(Ending, NobodyMountsHimselfIntoAnothersSlice) {
   machine.gpu.processes["GPU-0"] = {{79, Bytes::gib(2), 10}};
   agent->watch();
   const AgentView view = *agent->view({});
+  ASSERT_EQ(view.slices.size(), 2U);
   for (const auto& slice : view.slices)
     EXPECT_EQ(slice.cards.at(0).used, slice.id == own ? Bytes::gib(2) : Bytes()) << slice.id;
   EXPECT_TRUE(agent->unprepare({OwnerKind::kPod, "pod-2"}));  // nor keeps another's card

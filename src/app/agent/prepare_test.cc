@@ -232,6 +232,8 @@ TEST(Prepare, AContainerOfTwoRequestsIsSeenInTheOneThatHoldsTheCard) {
   machine.gpu.processes["GPU-0"] = {{78, Bytes::gib(1), 10}};
   agent->watch();
   const AgentView view = *agent->view({});
+  ASSERT_EQ(view.slices.size(), 2U);
+  ASSERT_GE(view.cards.size(), 2U);
   for (const auto& slice : view.slices) {
     ASSERT_EQ(slice.processes.size(), 1U) << slice.id;
     EXPECT_EQ(slice.cards.at(0).used, slice.id == id_of(*b) ? Bytes::gib(2) : Bytes::gib(1));

@@ -226,24 +226,31 @@ TEST_F(OfferedCards, TheWatchMayBeBehindOurOwnWrites) {
 }
 
 TEST_F(OfferedCards, WhatComesAndGoesQuicklyIsGathered) {
-  SystemClock clock;
+  ManualClock clock;
   offered.replace({});
-  const auto begun = clock.now();
   const auto slice = slice_of(OwnerKind::kPod, "u", "main", first);
   {
     const std::jthread writer([&](const std::stop_token& stop) { offered.run_writer(clock, stop); });
-    for (int i = 0; i < 100; ++i) {
-      holds(slice);
+    clock.wait_for_sleepers(1);  // it has written, and rests
+    ASSERT_EQ(kube.writes().size(), 1U);
+    for (std::size_t round = 1; round <= 6; ++round) {
+      if (round % 2 == 0) {
+        ASSERT_TRUE(slices.unprepare(slice.owner));
+      }
+      for (int i = 0; i < 20; ++i) {
+        holds(slice);
+        offered.poke();
+        ASSERT_TRUE(slices.unprepare(slice.owner));
+        offered.poke();
+      }
+      if (round % 2 == 1) holds(slice);  // so that each round ends otherwise than it began
       offered.poke();
-      std::this_thread::sleep_for(std::chrono::milliseconds(3));
-      ASSERT_TRUE(slices.unprepare(slice.owner));
-      offered.poke();
-      std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      EXPECT_EQ(kube.writes().size(), round) << "it rests";
+      clock.advance(std::chrono::milliseconds(200));
+      clock.wait_for_sleepers(1);
+      EXPECT_EQ(kube.writes().size(), round + 1) << "one write for all changes";
     }
   }
-  const auto most = (clock.now() - begun) / std::chrono::milliseconds(200) + 2;
-  EXPECT_LE(kube.writes().size(), static_cast<std::size_t>(most));
-  EXPECT_GE(kube.writes().size(), 2U);
   EXPECT_TRUE(claimable(0));
 }
 

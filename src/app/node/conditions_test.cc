@@ -119,6 +119,7 @@ TEST(Conditions, EachTurnsOnWithCauseAndFixAndHealsAndNoOtherDoes) {
     SCOPED_TRACE(one.type);
     World world;
     world.settle();
+    EXPECT_FALSE(world.said().empty());
     for (const auto& [type, condition] : world.said()) EXPECT_FALSE(condition.on) << type;
     one.trouble(world);
     world.settle();

@@ -170,12 +170,12 @@ TEST_F(ArbiterTest, WithoutADescriptorToLookWithALivingProcessKeepsItsSlot) {
   put(order("short"));
   RawClient client = connect("short");
   client.card().slot->used_bytes.store_seq_cst(4096);
-  usleep(2'200'000);  // so long nobody is looked at
+  usleep(2'200'000);  // real time: for two seconds from its welcome no process loses its slot
   rlimit before{};
   ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, nullptr, &before), 0);
   const rlimit no_more{5, before.rlim_max};  // than it has; it polls four
   ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, &no_more, nullptr), 0);
-  usleep(1'000'000);
+  usleep(1'000'000);  // real time: some of the arbiter's rounds, in each of which it fails to look
   ASSERT_EQ(prlimit(arbiter_->pid(), RLIMIT_NOFILE, &before, nullptr), 0);
   const auto slice = listed("short");
   ASSERT_TRUE(slice.has_value());

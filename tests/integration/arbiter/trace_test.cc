@@ -12,6 +12,10 @@ class TraceTest : public ArbiterTest {
  protected:
   std::string trace() override { return runtime_ + "/trace"; }
   std::string file() { return runtime_ + "/trace.GPU-0"; }
+  /// Waits until the card was at its work for so long in all.
+  static bool works_for(const Works& works, std::uint64_t ns) {
+    return eventually([&] { return works.busy_ns() >= ns; }, 20'000 * kMs);
+  }
   /// Three slices work against each other, one comes and goes.
   void live() {
     put(order("a", 50));
@@ -24,12 +28,12 @@ class TraceTest : public ArbiterTest {
       Works first(a.card());
       Works second(b.card(), 300'000);
       Works third(c.card(), 2'000'000);
-      usleep(300'000);
+      ASSERT_TRUE(works_for(first, 150 * kMs));
       put(order("b", 10));
-      usleep(200'000);
+      ASSERT_TRUE(works_for(first, 250 * kMs));
     }
     ASSERT_TRUE(agent_->drop("b"));
-    usleep(50'000);
+    ASSERT_TRUE(eventually([&] { return !listed("b"); }));
     arbiter_->stop_nicely();  // the trace is whole
   }
 };

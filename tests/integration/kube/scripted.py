@@ -156,7 +156,7 @@ class Proxy:
     """Between client and server, on bytes. `mode`: pass, stall (nothing goes on, nothing ends), refuse."""
 
     def __init__(self, port):
-        self.target, self.mode = port, "pass"
+        self.target, self.mode, self.refused = port, "pass", 0
         self._pairs = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -193,6 +193,7 @@ class Proxy:
             except OSError:
                 return
             if self.mode == "refuse":
+                self.refused += 1
                 near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 near.close()
                 continue

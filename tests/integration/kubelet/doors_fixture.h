@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -141,6 +142,11 @@ class DoorsTest : public testing::Test {
     }
     return true;
   }
+  /// Whether the agent has logged a line with these words.
+  [[nodiscard]] bool logged(std::string_view words) const {
+    const std::lock_guard lock(log_mutex_);
+    return log_lines_.find(words) != std::string::npos;
+  }
   /// As eventually(), while the agent's clock runs far ahead: what it is patient about may begin at any moment (an
   /// agent that was just started has not heard of the pods yet), so one jump ahead may come too early.
   [[nodiscard]] bool in_the_long_run(const std::function<bool()>& good) {
@@ -152,12 +158,17 @@ class DoorsTest : public testing::Test {
 
  private:
   std::string folder_;
+  mutable std::mutex log_mutex_;
+  std::string log_lines_;
 
  protected:
   doors::FakeNodeSlices slices;
   doors::SmallKube kube;
   JumpingClock clock;
-  Log log{[](std::string_view) {}};
+  Log log{[this](std::string_view line) {
+    const std::lock_guard lock(log_mutex_);
+    log_lines_.append(line).append("\n");
+  }};
   ScriptedKubelet kubelet;
 
  private:

@@ -234,7 +234,7 @@ TEST_F(Dra, HealthIsStreamedAndEveryChangeSent) {
 TEST_F(Dra, ResourceSlicesAreWrittenOnceTheKubeletKnowsTheDriver) {
   start_agent();
   ASSERT_TRUE(eventually([&] { return !fs::is_empty(kubelet.folder() + "/plugins_registry"); }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ASSERT_TRUE(eventually([&] { return logged("the kubelet has not registered the driver yet"); }));
   EXPECT_TRUE(kube.writes().empty());
   kubelet.find_drivers(1);
   EXPECT_TRUE(eventually([&] {
@@ -248,14 +248,19 @@ TEST_F(Dra, ResourceSlicesAreWrittenOnceTheKubeletKnowsTheDriver) {
 
 /// A node whose cards the scheduler gives to claims and control to records.
 struct BothDoors : Dra {
-  std::set<std::string> tainted() {
-    std::set<std::string> names;
+  /// The newest ResourceSlice, or "".
+  std::string last_written() {
     const auto writes = kube.writes();
     const auto last = std::find_if(writes.rbegin(), writes.rend(), [](const auto& one) {
       return one.first.find("resourceslices") != std::string::npos;
     });
-    if (last == writes.rend()) return names;
-    const auto published = codec::parse_slice(last->second)->devices;
+    return last == writes.rend() ? std::string() : last->second;
+  }
+  std::set<std::string> tainted() {
+    std::set<std::string> names;
+    const auto text = last_written();
+    if (text.empty()) return names;
+    const auto published = codec::parse_slice(text)->devices;
     for (const auto& device : published) {
       for (const auto& taint : device.taints) {
         if (taint.key == doors::kSlotsTaint) names.insert(device.name);
@@ -292,7 +297,9 @@ TEST_F(BothDoors, CardsThatAreSharedAreOfferedWhoeverUsesThem) {
   ASSERT_TRUE(kubelet.pre_start(a.containers[0]).ok());
   api_has_claim("u-1", 2, "50Gi");
   EXPECT_EQ(ScriptedKubelet::prepare(driver, "ml", "c", "u-1").error(), "");
-  std::this_thread::sleep_for(1200ms);  // the writer looks once a second
+  // One write tells of all that is true at its time: that of another card's health comes after all of the above.
+  slices.set_health(3, {false, "XID 79"});
+  ASSERT_TRUE(eventually([&] { return last_written().find("xid-79") != std::string::npos; }));
   EXPECT_EQ(tainted(), std::set<std::string>());
   cmd::DoorOptions apart;
   ASSERT_TRUE(cmd::parse_doors("dra,slots", &apart));

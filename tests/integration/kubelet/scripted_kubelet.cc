@@ -165,11 +165,13 @@ void ScriptedKubelet::listen(const std::string& endpoint) {
       bytes_ = list.ByteSizeLong();
       devices_.clear();
       for (const auto& device : list.devices()) devices_[device.id()] = device.health() == "Healthy";
+      lists_.push_back(devices_);
       changed_.notify_all();
     }
     reader->Finish();
     const std::lock_guard inner(mutex_);
     for (auto& [id, healthy] : devices_) healthy = false;  // the kubelet's rule when a stream ends
+    lists_.push_back(devices_);
     changed_.notify_all();
   });
 }
@@ -185,6 +187,11 @@ bool ScriptedKubelet::wait_list(const std::function<bool(const std::map<std::str
                                 std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, limit, [&] { return good(devices_); });
+}
+
+std::vector<std::map<std::string, bool>> ScriptedKubelet::lists() const {
+  const std::lock_guard lock(mutex_);
+  return lists_;
 }
 
 std::size_t ScriptedKubelet::list_bytes() const {

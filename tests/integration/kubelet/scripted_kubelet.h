@@ -56,6 +56,8 @@ class ScriptedKubelet {
   /// Waits until the newest list says so.
   bool wait_list(const std::function<bool(const std::map<std::string, bool>& healthy)>& good,
                  std::chrono::milliseconds limit = std::chrono::seconds(10));
+  /// What it took of each slot after every list, and after every end of the stream; oldest first.
+  [[nodiscard]] std::vector<std::map<std::string, bool>> lists() const;
   [[nodiscard]] std::size_t list_bytes() const;
   /// All containers of the pod, in order, as at admission; then the checkpoint is written.
   void admit(Pod* pod);
@@ -106,6 +108,7 @@ class ScriptedKubelet {
   std::chrono::steady_clock::time_point listed_at_;
   std::size_t bytes_ = 0;
   std::map<std::string, bool> devices_;
+  std::vector<std::map<std::string, bool>> lists_;
   std::map<std::string, Pod> pods_;  // by UID
   std::set<std::string> used_;
   std::uint64_t random_ = 88172645463325252U;

@@ -1,5 +1,6 @@
-// A management library with two cards and a few processes, for the worker's tests: what it answers is told by
-// the file FAKE_NVML_MODE names ("ok", "hang", "die", "nodriver", "lost").
+// A management library with two cards and a few processes, for the worker's tests. The file that FAKE_NVML_MODE names
+// says what it answers ("ok", "hang", "die", "nodriver", "lost", "xid <code>"). The file beside it that ends in ".told"
+// holds the last XID that the worker has passed on.
 #include <unistd.h>
 
 #include <cstdint>
@@ -22,6 +23,14 @@ Mode mode() {
   return now;
 }
 bool mode_is(const char* word) { return std::strcmp(word, mode().text) == 0; }
+void say_told(const char* text) {
+  char path[4096];
+  std::snprintf(path, sizeof(path), "%s.told", std::getenv("FAKE_NVML_MODE"));
+  if (std::FILE* file = std::fopen(path, "w")) {
+    std::fputs(text, file);
+    std::fclose(file);
+  }
+}
 std::uintptr_t index_of(void* device) { return reinterpret_cast<std::uintptr_t>(device) - 1; }
 struct Event {
   void* device;
@@ -107,9 +116,12 @@ int nvmlDeviceGetSupportedEventTypes(void* device, unsigned long long* types) {
 int nvmlDeviceRegisterEvents(void* device, unsigned long long types, void*) {
   return index_of(device) == 0 && types == 8 ? 0 : 3;
 }
-// One XID at each change of the file to "xid <code>".
+// One XID at each change of the file to "xid <code>". The worker asks for the next when it has passed on the last.
 int nvmlEventSetWait_v2(void*, Event* event, unsigned timeout_ms) {
   static char last[32] = "";
+  static bool gave = false;
+  if (gave) say_told(last);
+  gave = false;
   for (unsigned waited = 0; waited < timeout_ms; waited += 10) {
     const Mode now = mode();
     unsigned code = 0;
@@ -117,6 +129,7 @@ int nvmlEventSetWait_v2(void*, Event* event, unsigned timeout_ms) {
     std::memcpy(last, now.text, sizeof(last));
     if (fresh && std::sscanf(now.text, "xid %u", &code) == 1) {
       *event = {reinterpret_cast<void*>(std::uintptr_t{1}), 8, code, ~0U, ~0U};
+      gave = true;
       return 0;
     }
     ::usleep(10'000);

@@ -51,8 +51,10 @@ class FakeNodeSlices final : public NodeSlices {
 
   Result<void> unprepare(const Owner& owner) override {
     const std::lock_guard lock(mutex_);
-    if (std::find(busy.begin(), busy.end(), owner) != busy.end())
+    if (std::find(busy.begin(), busy.end(), owner) != busy.end()) {
+      ++refused_ends_;
       return fail(Code::kFailedPrecondition, "processes still run");
+    }
     std::erase_if(parts_, [&](const auto& entry) { return entry.first.first == owner; });
     return {};
   }
@@ -62,6 +64,12 @@ class FakeNodeSlices final : public NodeSlices {
     std::vector<Slice> all;
     for (const auto& [key, part] : parts_) all.insert(all.end(), part.slices.begin(), part.slices.end());
     return all;
+  }
+
+  /// How often an owner was to end whose processes still ran.
+  [[nodiscard]] int refused_ends() const {
+    const std::lock_guard lock(mutex_);
+    return refused_ends_;
   }
 
   [[nodiscard]] GpuInventory cards() const override {
@@ -115,6 +123,7 @@ class FakeNodeSlices final : public NodeSlices {
   GpuInventory cards_;
   GpuState gpu_ = NodeTroubles().gpu;
   std::uint64_t promised_ = 0;
+  int refused_ends_ = 0;
   std::map<std::pair<Owner, std::string>, PrepareRequest> parts_;
 };
 
