@@ -3,8 +3,9 @@ enable_testing()
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# What a sanitizer's or the fuzz stage builds, rather than everything.
+# What a sanitizer's stage builds, rather than everything.
 add_custom_target(unit_tests)
+add_custom_target(sanitized_tests)  # parsers, threads, memory: all unit tests but those of the applications
 add_custom_target(fuzzers)
 add_custom_target(threads_test)
 add_custom_target(threads_soak)
@@ -48,6 +49,9 @@ function(carve_test name)
   endif()
   if(ARG_LABEL STREQUAL unit)
     add_dependencies(unit_tests ${name})
+    if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "/src/(app|cmd)")
+      add_dependencies(sanitized_tests ${name})
+    endif()
   endif()
   set(environment)
   if(ARG_THREADS AND CARVE_SANITIZE STREQUAL "thread")
@@ -60,7 +64,7 @@ function(carve_test name)
                        PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE} ${environment})
 endfunction()
 
-# carve_fuzzer(quantity_fuzz SOURCES quantity_fuzz.cc USES carve_core): built under the fuzz preset only;
+# carve_fuzzer(quantity_fuzz SOURCES quantity_fuzz.cc USES carve_core): built under the sanitize preset only;
 # as a test it runs its corpus folder (fuzz/corpus/<name>) and a bounded number of new inputs, in soak forty times more.
 function(carve_fuzzer name)
   cmake_parse_arguments(ARG "" "RUNS" "SOURCES;USES" ${ARGN})

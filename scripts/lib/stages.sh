@@ -17,8 +17,6 @@ convictions=$(mktemp "${TMPDIR:-/tmp}/carve-convictions.XXXXXX")
 pure='^(core|codec|lease|app)_|^tools/|_is_current$'
 # Not under ASan: RTLD_DEEPBIND, which its runtime forbids, and figures of memory and time, which it multiplies.
 not_under_asan='NoWayOfLoadingLeadsPastIt|the_agent_is_small|second_line|does_not_fill_the_memory|idle_watches_cost_little|integration/demo'
-# Under ASan in scripts/soak only: minutes of what scripts/test runs without it, over code that shorter tests run with it.
-slow_under_asan='journal_kills|kill_points|isolation_share|isolation_trace|attacks/table|shares_and_limits_hold'
 
 # run_ctest PRESET REPORT FLAGS…: one call of ctest. It counts each try that the log names, and collects the races that
 # ThreadSanitizer reports and the seeds that failed tests print.
@@ -88,8 +86,8 @@ count_failure() {
 }
 
 # count_pass PRESET NAME: a test whose last try passed. A test that needed more than one try is reported with its rate and
-# with its line in docs/flaky.md. A test that is not listed there is a defect and fails the run; exempt are the tests
-# that measure real time (label alone) or wait for a real Kubernetes (label cluster, and soak's rings).
+# with its line in docs/flaky.md. A unit test that is not listed there is a defect and fails the run; exempt are the tests
+# of real processes (label integration), of real time (alone) and of a real Kubernetes (cluster, and soak's rings).
 count_pass() {
   local key=$1$'\t'$2 line report
   if [ "${passes[$key]:-0}" -eq "${tries[$key]:-0}" ]; then passed=$((passed + 1)); return; fi
@@ -114,10 +112,10 @@ flaky_line() {
     awk -F'|' -v cell=" \`$1\` " '$2 == cell { print "docs/flaky.md:" NR; exit }' "$CARVE_ROOT/docs/flaky.md"
 }
 
-# waits_for_real_time PRESET NAME: whether a test measures real time, or waits for a real Kubernetes.
+# waits_for_real_time PRESET NAME: whether a test runs real processes, measures real time, or waits for a real Kubernetes.
 waits_for_real_time() {
   case "$2" in cluster-*) return 0 ;; esac
-  (cd "$CARVE_ROOT/build/$1" && ctest -N -L '^(alone|cluster)$') | sed -n 's/^ *Test *#[0-9]*: //p' | grep -Fxq -- "$2"
+  (cd "$CARVE_ROOT/build/$1" && ctest -N -L '^(integration|alone|cluster)$') | sed -n 's/^ *Test *#[0-9]*: //p' | grep -Fxq -- "$2"
 }
 
 # late_tries: each test that failed at both tries of `again` is tried twice more when all else has ended, alone on the
@@ -170,6 +168,25 @@ placing_stage() {
       failed=$((failed + 1)); failures+=("bench: placing_turns.py --check $size")
     fi
   done
+}
+
+# soak_record LINE…: docs/soak/DATE.md, the dated record of a run of scripts/soak, which docs/support.md links.
+soak_record() {
+  local file=$CARVE_ROOT/docs/soak/$(date -u +%F).md
+  mkdir -p "${file%/*}"
+  {
+    echo "# scripts/soak, $(date -u +%F)"
+    echo
+    echo "Commit $(git -C "$CARVE_ROOT" rev-parse --short HEAD), $(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), simulated cards."
+    echo
+    printf -- '- %s\n' "$@"
+    [ ${#skips[@]} -eq 0 ] || { echo; echo "Skipped:"; echo; printf -- '- %s\n' "${skips[@]}"; }
+    [ ${#repeated[@]} -eq 0 ] || { echo; echo "Passed, but not at each try:"; echo; printf -- '- %s\n' "${repeated[@]}"; }
+    [ ${#failures[@]} -eq 0 ] || { echo; echo "Failed:"; echo; printf -- '- %s\n' "${failures[@]}"; }
+    echo
+    echo "$passed passed, $failed failed, $skipped skipped"
+  } >"$file"
+  say "recorded in ${file#"$CARVE_ROOT"/}: commit it, and link it in docs/support.md"
 }
 
 # summary SECONDS: the closing lines; returns non-zero when a test failed or none ran. It prints once more why a test

@@ -6,7 +6,6 @@ namespace carve {
 namespace {
 
 constexpr std::uint64_t kMillion = 1'000'000;
-constexpr std::int64_t kOwnersAtMost = 4096;
 
 }  // namespace
 

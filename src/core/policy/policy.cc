@@ -14,7 +14,6 @@ std::int64_t score_binpack(const CardState& card, const Offer& offer) {
 
 std::int64_t score_spread(const CardState& card, const Offer& offer) {
   // Owners that took no compute guarantee leave it free on paper only: fewer of them is better.
-  constexpr std::int64_t kOwnersAtMost = 4096;
   return left_after(card, offer) * kOwnersAtMost - static_cast<std::int64_t>(card.use.owners);
 }
 

@@ -27,6 +27,9 @@ struct PolicyRow {
   std::int64_t (*score)(const CardState& card, const Offer& offer);
 };
 
+/// The owners of a card, or of a node, that a score tells apart; a score leaves room for this many.
+inline constexpr std::int64_t kOwnersAtMost = 4096;
+
 /// Fill the fullest card that still fits, so that whole cards stay whole.
 [[nodiscard]] std::int64_t score_binpack(const CardState& card, const Offer& offer);
 /// Take the emptiest card, so that neighbours are few.

@@ -242,6 +242,35 @@ def wait_control(ring, replicas=2, own_scheduler=True) -> list:
     return made
 
 
+# Set where the scenarios of a ring share one installation: to install and uninstall takes some 45 s.
+SHARED = bool(os.environ.get("CARVE_RING_SHARED"))
+
+
+def _marker(ring):
+    return ring.state.folder / "shared-installation"
+
+
+def shared(ring, doors) -> list:
+    """The installation that the scenarios of a ring share, serving; the first scenario installs it. An installation with
+    other settings, or one that a failed scenario has left (spoil()), is uninstalled first."""
+    marker = _marker(ring)
+    if marker.exists() and marker.read_text() == doors:
+        return wait_control(ring)
+    marker.unlink(missing_ok=True)
+    if ring.kube().get("Namespace", carve.NAMESPACE) is not None:
+        uninstall_control(ring)
+    archive = ring.state.folder / "images" / "carve.tar"
+    make_image(ring.build, archive)
+    made = install_control(ring, archive, doors=doors)
+    marker.write_text(doors)
+    return made
+
+
+def spoil(ring) -> None:
+    """A scenario failed: the next one installs Carve anew."""
+    _marker(ring).unlink(missing_ok=True)
+
+
 FILES = "/var/lib/carve-scheduler"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 

@@ -38,6 +38,15 @@ def pod(name, image=images.BUSYBOX, command=("sleep", "3600"), node=None, claims
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": whole}
 
 
+SOAK = bool(os.environ.get("CARVE_SOAK"))
+
+
+def in_soak(test):
+    """For tests that scripts/soak runs and scripts/test does not: without CARVE_SOAK such a method is no test at all, so
+    that nothing counts it as run or as skipped. scripts/README.md lists them with the reason."""
+    return test if SOAK else None
+
+
 class Meanwhile(threading.Thread):
     """Runs while a block does, until `end` is set when it is left: a test's own run() looks at it."""
 
@@ -275,5 +284,11 @@ class TimedResult(unittest.TextTestResult):
 
 def main(defaultTest=None):
     """Runs a scenario file: its tests (`defaultTest`: which, where not all), or those named on the command line."""
-    unittest.main(defaultTest=defaultTest, warnings="ignore",
-                  testRunner=unittest.TextTestRunner(verbosity=2, resultclass=TimedResult))
+    from . import installed
+    ran = unittest.main(defaultTest=defaultTest, warnings="ignore", exit=False,
+                        testRunner=unittest.TextTestRunner(verbosity=2, resultclass=TimedResult))
+    if installed.SHARED and not ran.result.wasSuccessful():
+        installed.spoil(Ring.load())
+    if ran.result.testsRun == 0:
+        raise SystemExit("no test ran")
+    raise SystemExit(not ran.result.wasSuccessful())

@@ -40,7 +40,11 @@ carves = []         # of each node, once for all tests of this file
 
 
 def setUpModule(doors="slots", own_scheduler=True):
+    """Installs Carve on the ring, or takes the installation that an earlier scenario left there (installed.shared)."""
     ring = Ring.load()
+    if own_scheduler and installed.SHARED:
+        carves[:] = installed.shared(ring, doors)
+        return
     unittest.addModuleCleanup(installed.uninstall_control, ring)
     if not own_scheduler:
         unittest.addModuleCleanup(installed.untell_default_scheduler, ring)     # first of all that is uninstalled

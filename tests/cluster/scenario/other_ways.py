@@ -22,7 +22,7 @@ import exposition  # noqa: E402
 from control import GIB, HOLD, NATIVE, asking, setUpModule  # noqa: E402, F401
 from ring import binder, carve, images, installed, paths  # noqa: E402
 from ring.kube import ApiError  # noqa: E402
-from ring.testing import main, pod, wait_for  # noqa: E402
+from ring.testing import in_soak, main, pod, wait_for  # noqa: E402
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 NOBODY = "nobodys-scheduler"
@@ -97,6 +97,7 @@ class StaticPods(OtherWays):
                 self.assertIsNone(self.record_text(name))
                 self.assertEqual(self.writes_about(name), {})
 
+    @in_soak
     def test_one_with_slots_that_asks_for_nothing_never_starts(self):
         name = self.static({binder.SLOT: 1})
         said = wait_for("the agent's word", 120, lambda: [one for one in self.warnings(name) if "record" in one])

@@ -14,6 +14,7 @@ sys.path.insert(0, str(HERE))
 from ring import binder, placing  # noqa: E402
 from ring.cluster import Ring, timer  # noqa: E402
 from ring.kube import wait_for  # noqa: E402
+from ring.testing import in_soak  # noqa: E402
 
 NODES = 250
 SOON = 3.0      # s, from the room to the Binding: of 2 s that a pod may wait, and what a busy machine adds
@@ -123,6 +124,7 @@ class FullCluster(unittest.TestCase):
 
 
 class Rests(FullCluster):
+    @in_soak
     def test_a_pod_that_fits_nowhere_is_not_tried_again_and_again(self):
         """kube-scheduler looks for victims of its own for a pod of higher priority than others: in vain, since it knows of no
         cards. Where it called that an error, in other words each time, it tried the pod 30 times a second."""
@@ -137,6 +139,7 @@ class Rests(FullCluster):
         self.assertIn("250 too few cards are free", message)
         self.kube.delete("Pod", "rests", grace=0)
 
+    @in_soak
     def test_a_pod_that_is_tried_while_others_go_for_it_has_a_node_named(self):
         """By the name the next leader knows of the room. A try that was under way takes it back; control names it again."""
         self.makes_room_for("urgent", within=20)
@@ -154,6 +157,7 @@ class Rests(FullCluster):
 class Overlooked(FullCluster):
     PERCENTAGE = 0
 
+    @in_soak
     def test_whoever_waits_gets_the_room_soon_wherever_it_is(self):
         """The part that is looked at begins elsewhere each time: with luck the room is in it, otherwise control names the
         node, as the test of those named in vain asserts."""
@@ -202,6 +206,7 @@ class Overlooked(FullCluster):
             time.sleep(3.5)
         self.assertEqual(self.victims(), went)
 
+    @in_soak
     def test_where_more_than_cards_is_missing_it_is_in_vain_and_then_others_go(self):
         """Free, and closed to the pod by a taint, which control does not look at."""
         for index in (10, 110, 210):
@@ -223,6 +228,7 @@ class Overlooked(FullCluster):
         self.bound_after("higher", time.monotonic())
         self.assertEqual(self.node_of("higher"), node)
 
+    @in_soak
     def test_somebody_goes_for_a_pod_that_is_tried_without_end(self):
         """kube-scheduler's own dry run on nodes that it did not look at ends in an error that names one of them at random. It
         writes that to the pod, is woken by what it wrote, and tries the pod again: a hundred times a second."""

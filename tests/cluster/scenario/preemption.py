@@ -11,7 +11,7 @@ import control  # noqa: E402
 from control import ControlTest, asking  # noqa: E402
 from ring import bare_nodes, carve, control_plane  # noqa: E402
 from ring.kube import ApiError  # noqa: E402
-from ring.testing import main, pod, wait_for  # noqa: E402
+from ring.testing import in_soak, main, pod, wait_for  # noqa: E402
 
 
 def setUpModule():
@@ -277,6 +277,7 @@ class WithCpu(Prioritised):
         self.assert_went(set(), {top, cpu})
         self.assertEqual(self.phase(high["metadata"]["name"]), "Pending")
 
+    @in_soak
     def test_whom_kube_scheduler_proposes_goes_where_that_frees_the_share_too(self):
         """No correction: one of two on a card has the CPU, and without it there is room on the card as well. The other,
         which has the lowest priority of all, stays."""
@@ -292,6 +293,7 @@ class WithCpu(Prioritised):
         self.assert_at(high, "n1")
         self.assert_right([high, top, stays])
 
+    @in_soak
     def test_of_two_who_have_the_cpu_the_one_goes_who_has_the_share_too(self):
         """kube-scheduler would evict the one of lower priority, which has no share: the pod would not fit by card."""
         top, = self.run_all(self.on("n1", 1000, 3))
@@ -308,6 +310,7 @@ class WithCpu(Prioritised):
         self.assert_at(high, "n1")
         self.assert_right([high, top, beside])
 
+    @in_soak
     def test_a_node_is_struck_whose_cards_stay_full_or_are_too_small(self):
         """Three nodes without CPU. kube-scheduler would take one of two whose victim has the lowest priority: on n1 the
         cards are held by those above the pod, and those of the third can never hold what it asks for."""
@@ -325,6 +328,7 @@ class WithCpu(Prioritised):
         self.assert_at(high, "n2")
         self.assert_right([high, above, top, beside])
 
+    @in_soak
     def test_of_two_nodes_one_without_cpu_and_one_without_cards_somebody_goes_on_one_alone(self):
         """On n1 kube-scheduler makes room, on n2 control would: not both for one pod."""
         cpu, cards = self.run_all(self.holds_cpu(self.wants(0, 0, 0)), self.wants(0, 4, 20, "n2"))

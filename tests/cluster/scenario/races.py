@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ring import binder, disaster  # noqa: E402
 from ring.slot_testing import GIB, SlotTest, check, container, slot_pod  # noqa: E402
-from ring.testing import main, wait_for  # noqa: E402
+from ring.testing import in_soak, main, wait_for  # noqa: E402
 
 SEED = random.SystemRandom().randrange(1 << 32)
 
@@ -144,6 +144,7 @@ class Races(SlotTest):
         found = [one for one in self.kube.get("Node", "n1")["status"]["conditions"] if one["type"] == kind]
         return (found[0]["status"] == "True", found[0].get("message", "")) if found else (False, "")
 
+    @in_soak
     def test_a_name_that_the_runtime_does_not_find_is_counted_and_told(self):
         """The device's file is taken away under a container that starts again; then it is back."""
         name = self.start(slot_pod(self.name(), restartPolicy="Always"), {"main": [(6, 3, 10)]})["metadata"]["name"]

@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 from ring import disaster, images  # noqa: E402
 from ring.slot_testing import SlotTest, container, slot_pod  # noqa: E402
-from ring.testing import CarveTest, main, pod, wait_for  # noqa: E402
+from ring.testing import SOAK, CarveTest, in_soak, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
 HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
@@ -48,7 +48,7 @@ class Fractions(CarveTest):
 
 class Restarts(Fractions):
     doors = "dra"
-    kills = 50
+    kills = 50 if SOAK else 12
 
     def test_agent_killed_at_random_moments_of_pod_starts(self):
         print(f"\nseed {SEED}", flush=True)
@@ -119,12 +119,12 @@ class Restarts(Fractions):
         return [event for event in self.kube.list("Event") if event["reason"] == "APIServerAway" and
                 (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Node", "n1")]
 
-    def test_api_server_away_for_a_minute(self):
+    def test_api_server_away(self):
         steady = self.fraction()
         self.wait_ready(steady)
         before, told = self.container_ids([steady]), sum(event["count"] for event in self.away_events())
         with disaster.api_server_away(self.ring):
-            time.sleep(60)
+            time.sleep(60 if SOAK else 15)
             self.assertEqual(len(self.carve.inspect()["slices"]), 1)
         wait_for("one event more on the Node", 60,
                  lambda: sum(event["count"] for event in self.away_events()) == told + 1)
@@ -177,6 +177,7 @@ class RuntimeKilled(Fractions, SlotTest):
         conditions = self.kube.get("Node", "n1")["status"]["conditions"]
         return next((one["status"], one["message"]) for one in conditions if one["type"] == "Ready")
 
+    @in_soak
     def test_containerd_killed(self):
         """It is away for so long that the Node says it. Pods of both doors that come meanwhile start when it is back."""
         claimed, recorded = self.fraction(), self.recorded(1)

@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from ring import binder  # noqa: E402
 from ring.slot_testing import GIB, SlotTest, container, slot_pod  # noqa: E402
-from ring.testing import main, wait_for  # noqa: E402
+from ring.testing import in_soak, main, wait_for  # noqa: E402
 
 
 class Slots(SlotTest):
@@ -161,6 +161,7 @@ class Slots(SlotTest):
 
     # --- many --------------------------------------------------------------------------------------------------------
 
+    @in_soak
     def test_forty_at_once_while_other_pods_start(self):
         made = [self.create(slot_pod(self.name())) for _ in range(40)]
         threads = [threading.Thread(target=binder.bind, args=(self.ring.kube(), one, "n1", self.record(
