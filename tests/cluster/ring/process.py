@@ -12,6 +12,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS = 0x00020000
 CLONE_NEWNET = 0x40000000
 MARK = "CARVE_RING_PROCESS"         # in the environment of every process of a ring: its name
+GO = {"GOGC": "400"}                # Kubernetes' programs collect garbage less often: processors are short here, memory is not
 
 
 class Place:
@@ -54,7 +55,7 @@ def spawn(state: State, name: str, command: list, place: Place | None = None, en
     with open(state.log(name), "ab") as log:
         child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                  start_new_session=True, preexec_fn=prepare, cwd="/",
-                                 env={**os.environ, MARK: paths.name(), **(environment or {})})
+                                 env={**os.environ, **GO, MARK: paths.name(), **(environment or {})})
     state.add_process(name, child.pid)
     child.returncode = 0      # this process may end before it: nobody here waits for it by subprocess
     return child.pid
