@@ -1,4 +1,5 @@
 """What every scenario shares: the running ring, pods that are taken away again, and words for common waits."""
+import concurrent.futures
 import contextlib
 import itertools
 import json
@@ -76,6 +77,15 @@ class RingTest(unittest.TestCase):
         self.created = []
         self.addCleanup(self._clean)
         self.told_before = {event["metadata"]["uid"] for event in self.kube.list("Event")}
+
+    @staticmethod
+    def at_once(*cases):
+        """Runs cases of one test on a thread each, for cases that wait for the kubelet; raises what the first failed one raised,
+        when all have ended."""
+        with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+            begun = [pool.submit(case) for case in cases]
+        for case in begun:
+            case.result()
 
     def refused_at_admission(self):
         """The events of this test's time by which a kubelet refused a pod for its devices. Scenarios share a ring, and in

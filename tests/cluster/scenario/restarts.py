@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 from ring import disaster, images  # noqa: E402
 from ring.slot_testing import SlotTest, container, slot_pod  # noqa: E402
-from ring.testing import SOAK, CarveTest, in_soak, main, pod, wait_for  # noqa: E402
+from ring.testing import SOAK, CarveTest, main, pod, wait_for  # noqa: E402
 
 GIB = 1 << 30
 HOLD = ["ring-look", "allocate", str(5 * GIB), "hold", "3600"]
@@ -180,7 +180,6 @@ class RuntimeKilled(Fractions, SlotTest):
         conditions = self.kube.get("Node", "n1")["status"]["conditions"]
         return next((one["status"], one["message"]) for one in conditions if one["type"] == "Ready")
 
-    @in_soak
     def test_containerd_killed(self):
         """It is away for so long that the Node says it. Pods of both doors that come meanwhile start when it is back."""
         claimed, recorded = self.fraction(), self.recorded(1)

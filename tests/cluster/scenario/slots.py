@@ -15,6 +15,13 @@ from ring.testing import in_soak, main, wait_for  # noqa: E402
 
 
 class Slots(SlotTest):
+    def test_what_takes_its_time(self):
+        """Each case on a card of its own, all at once: the agent waits up to 20 s for a record, the kubelet tries again later."""
+        self.at_once(self.an_init_container_needs_no_room_beside_what_comes_after_it,
+                     self.a_container_restart_keeps_the_slice, self.never_a_record_never_a_start,
+                     self.a_record_fifteen_seconds_late, self.a_record_of_another_uid_is_refused,
+                     self.a_record_over_the_card_is_refused_with_numbers)
+
     # --- record early ----------------------------------------------------------------------------------------------
 
     def test_plain(self):
@@ -41,19 +48,19 @@ class Slots(SlotTest):
             seen = self.look(name, part)["cuda"]["cards"]
             self.assertEqual([(c["uuid"], c["memory"]) for c in seen], [(self.cards[card], size * GIB)], part)
 
-    def test_an_init_container_needs_no_room_beside_what_comes_after_it(self):
+    def an_init_container_needs_no_room_beside_what_comes_after_it(self):
         """More than half of the card each: of a card a pod holds the larger of its init containers and of all others."""
         whole = slot_pod(self.name(), [container("main")], init=[container("first", ["sh", "-c", "ring-look"])])
-        name = self.start(whole, {"first": [(0, 80, 60)], "main": [(0, 76, 70)]}, init=("first",))["metadata"]["name"]
+        name = self.start(whole, {"first": [(7, 80, 60)], "main": [(7, 76, 70)]}, init=("first",))["metadata"]["name"]
         self.wait_ready(name)
         self.assert_right(name)
-        card, = [one for one in self.carve.inspect()["cards"] if one["uuid"] == self.cards[0]]
+        card, = [one for one in self.carve.inspect()["cards"] if one["uuid"] == self.cards[7]]
         self.assertEqual(card["set_aside_bytes"], 80 * GIB)
-        beside = self.start(slot_pod(self.name()), {"main": [(0, 50, 30)]})["metadata"]["name"]
+        beside = self.start(slot_pod(self.name()), {"main": [(7, 50, 30)]})["metadata"]["name"]
         self.wait_ready(beside)
         self.assert_right(beside)
-        over = self.start(slot_pod(self.name()), {"main": [(0, 12, 0)]})
-        wait_for("a warning that names the card", 60, lambda: [w for w in self.warnings(over) if self.cards[0] in w])
+        over = self.start(slot_pod(self.name()), {"main": [(7, 12, 0)]})
+        wait_for("a warning that names the card", 60, lambda: [w for w in self.warnings(over) if self.cards[7] in w])
         self.assertEqual(self.phase(over["metadata"]["name"]), "Pending")
 
     def test_what_a_dialect_promises_is_in_the_container(self):
@@ -76,14 +83,14 @@ class Slots(SlotTest):
                 "NVIDIA_VISIBLE_DEVICES": "void", "ALIYUN_COM_GPU_MEM_IDX": "1", "ALIYUN_COM_GPU_MEM_POD": "5",
                 "ALIYUN_COM_GPU_MEM_CONTAINER": own, "ALIYUN_COM_GPU_VISIBLE_DEVICES": self.cards[1]}, part)
 
-    def test_container_restart_keeps_the_slice(self):
+    def a_container_restart_keeps_the_slice(self):
         again = slot_pod(self.name(), [container("main", ["sh", "-c", "ring-look; sleep 1; exit 1"])],
                          restartPolicy="Always")
-        name = self.start(again, {"main": [(1, 4, 30)]})["metadata"]["name"]
+        name = self.start(again, {"main": [(3, 4, 30)]})["metadata"]["name"]
         wait_for("two restarts", 90, lambda: (self.kube.get("Pod", name)["status"].get("containerStatuses") or
                                               [{"restartCount": 0}])[0]["restartCount"] >= 2)
         self.assertEqual(json.loads(self.kube.logs(name, "main", previous=True))["cuda"]["cards"],
-                         [{"uuid": self.cards[1], "memory": 4 * GIB}])
+                         [{"uuid": self.cards[3], "memory": 4 * GIB}])
 
     def test_same_name_again_gets_its_own(self):
         name = self.name()
@@ -106,33 +113,33 @@ class Slots(SlotTest):
 
     # --- record late, never, wrong -----------------------------------------------------------------------------------
 
-    def test_record_fifteen_seconds_late(self):
+    def a_record_fifteen_seconds_late(self):
         made = self.create(slot_pod(self.name()))
         binder.bind(self.kube, made, "n1", None)
         time.sleep(15)
-        binder.write_later(self.kube, made, self.record(made, {"main": [(1, 4, 30)]}))
+        binder.write_later(self.kube, made, self.record(made, {"main": [(4, 4, 30)]}))
         self.wait_ready(made["metadata"]["name"], 60)
         self.assert_right(made["metadata"]["name"])
 
-    def test_never_a_record_never_a_start(self):
+    def never_a_record_never_a_start(self):
         made = self.create(slot_pod(self.name()))
         binder.bind(self.kube, made, "n1", None)
         wait_for("a warning that names the record", 60, lambda: [w for w in self.warnings(made) if "record" in w])
         self.assertEqual(self.phase(made["metadata"]["name"]), "Pending")
 
-    def test_record_of_another_uid_is_refused(self):
+    def a_record_of_another_uid_is_refused(self):
         made = self.create(slot_pod(self.name()))
         other = "00000000-0000-4000-8000-000000000001"
-        binder.bind(self.kube, made, "n1", self.record(made, {"main": [(0, 4, 30)]}, uid=other))
+        binder.bind(self.kube, made, "n1", self.record(made, {"main": [(5, 4, 30)]}, uid=other))
         wait_for("a warning that names the UID", 60, lambda: [w for w in self.warnings(made) if other in w or "UID" in w])
         self.assertEqual(self.phase(made["metadata"]["name"]), "Pending")
 
-    def test_record_over_the_card_is_refused_with_numbers(self):
-        first = self.start(slot_pod(self.name()), {"main": [(0, 100, 60)]})
+    def a_record_over_the_card_is_refused_with_numbers(self):
+        first = self.start(slot_pod(self.name()), {"main": [(6, 100, 60)]})
         self.wait_ready(first["metadata"]["name"])
-        second = self.start(slot_pod(self.name()), {"main": [(0, 4, 60)]})
+        second = self.start(slot_pod(self.name()), {"main": [(6, 4, 60)]})
         wait_for("a warning that names the card", 60,
-                 lambda: [w for w in self.warnings(second) if self.cards[0] in w and "60" in w])
+                 lambda: [w for w in self.warnings(second) if self.cards[6] in w and "60" in w])
         self.assertEqual(self.phase(second["metadata"]["name"]), "Pending")
         self.kube.delete("Pod", first["metadata"]["name"], grace=0)
         self.wait_ready(second["metadata"]["name"], 90)

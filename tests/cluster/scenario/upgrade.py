@@ -80,7 +80,7 @@ class AsInstalled(InstalledTest):
         libraries = {name for name in names if ".so" in name}
         self.assertEqual(names - libraries, {"usr/bin/carve", "etc/passwd", "etc/group"})
         self.assertEqual({re.sub(r"\.so.*", "", Path(name).name) for name in libraries},
-                         {"ld-linux-x86-64", "libc", "libm", "libgcc_s", "libstdc++", "libssl", "libcrypto", "libboost_json",
+                         {"ld-linux-x86-64", "libc", "libm", "libgcc_s", "libstdc++", "libssl", "libcrypto",
                           "libdl", "libpthread", "librt", "libcarve-cuda", "libcarve-nvml"})
 
     def test_the_arbiter_has_three_capabilities_and_no_more(self):
