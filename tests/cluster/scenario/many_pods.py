@@ -71,8 +71,8 @@ class ManyPods(SlotTest):
 
     def test_many_at_once(self):
         figures = []
-        kinds = [("DRA", 100 if SOAK else 20, self.by_claims, self.judge_claims),
-                 ("slots", 100 if SOAK else 40, self.by_records, self.judge_records)]
+        kinds = [("DRA", 100 if SOAK else 40, self.by_claims, self.judge_claims),
+                 ("slots", 100, self.by_records, self.judge_records)]
         for door, count, start, judge in ([("no GPU", 100, self.without, None)] if SOAK else []) + kinds:
             names, seconds = self.start_all(count, start(count))
             figures.append(f"{count} by {door}: median {seconds[count // 2]:.1f}, last {seconds[-1]:.1f}")
