@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <random>
@@ -24,6 +25,37 @@ struct Card {
   std::uint64_t now = 0;
   void step(std::uint64_t at) { arbiter.step(now = at, seen.data()); }
   abi::LeaseMode mode(int slice) { return arbiter.grant(slice).mode; }
+};
+
+/// Slices that work whenever they may and ask whenever they may not, and how long each of them had the card.
+struct Workers : Card {
+  static constexpr std::uint64_t kTick = kMs / 10;
+  std::vector<bool> works = std::vector<bool>(kMaxSlices);
+  std::vector<std::uint64_t> had = std::vector<std::uint64_t>(kMaxSlices);
+
+  int add(const Terms& terms) {
+    const int slice = arbiter.add(terms);
+    works[static_cast<std::size_t>(slice)] = true;
+    return slice;
+  }
+  void play(std::uint64_t length) {
+    for (const std::uint64_t end = now + length; now < end;) {
+      const std::uint64_t at = now + kTick;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(arbiter.slices_end()); ++i) {
+        if (!works[i]) continue;
+        const bool runs = mode(static_cast<int>(i)) != abi::LeaseMode::kBlocked;
+        had[i] += runs ? kTick : 0;
+        seen[i].edge_ns = runs != seen[i].busy ? at : seen[i].edge_ns;
+        seen[i].want = !runs;
+        seen[i].busy = runs;
+        seen[i].busy_ns += runs ? kTick : 0;
+      }
+      step(at);
+    }
+  }
+  double part(int slice, std::uint64_t of) {
+    return static_cast<double>(had[static_cast<std::size_t>(slice)]) / static_cast<double>(of);
+  }
 };
 
 TEST(Arbiter, TheOnlySliceHasTheCardWithoutAsking) {
@@ -129,23 +161,29 @@ TEST(Arbiter, ASleeperDoesNotClaimTheTimeItSleptThrough) {
 
 /// One that always has work beside one whose page says what `tenant` makes it say; the part of two seconds in which
 /// the first one had the card.
-double had_by_neighbour(const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
+double had_by(int neighbour, const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
   Card card;
   card.arbiter.add(burst(50));
-  const int neighbour = card.arbiter.add(burst(50));
+  card.arbiter.add(burst(50));
+  const auto its = static_cast<std::size_t>(neighbour);
   std::uint64_t had = 0;
   constexpr std::uint64_t kTick = kMs / 10;
   for (std::uint64_t at = kTick; at < 2'000 * kMs; at += kTick) {
     const bool runs = card.mode(neighbour) != abi::LeaseMode::kBlocked;
     had += runs ? kTick : 0;
-    card.seen[1].edge_ns = runs != card.seen[1].busy ? at : card.seen[1].edge_ns;
-    card.seen[1].want = !runs;
-    card.seen[1].busy = runs;
-    card.seen[1].busy_ns += runs ? kTick : 0;
-    tenant(card.seen[0], card.mode(0) != abi::LeaseMode::kBlocked, at);
+    card.seen[its].edge_ns = runs != card.seen[its].busy ? at : card.seen[its].edge_ns;
+    card.seen[its].want = !runs;
+    card.seen[its].busy = runs;
+    card.seen[its].busy_ns += runs ? kTick : 0;
+    tenant(card.seen[1 - its], card.mode(1 - neighbour) != abi::LeaseMode::kBlocked, at);
     card.step(at);
   }
   return static_cast<double>(had) / (2'000.0 * kMs);
+}
+
+/// The lower part of the two that the neighbour gets as slice 0 and as slice 1.
+double had_by_neighbour(const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
+  return std::min(had_by(0, tenant), had_by(1, tenant));
 }
 
 TEST(Arbiter, WhoAsksAndNeverWorksCostsTheNeighbourLittle) {
@@ -241,16 +279,18 @@ TEST(Arbiter, AStepThatComesLateIsSplitFairly) {
 // Stopped for half a minute (SIGSTOP): the slices went on at their last rates, and whoever was seen working last
 // must not pay for all of it while the other catches up for as long again.
 TEST(Arbiter, WhatNobodyRuledOverIsNobodysDebt) {
-  Card card;
-  card.arbiter.add(burst(50));
-  card.arbiter.add(burst(50));
-  card.seen[0] = {.want = true, .busy = true, .inflight_ns = kMs};
-  card.seen[1] = {.want = true};
-  card.step(1);
-  card.step(kMs);
-  const std::uint64_t before = card.arbiter.charged_ns(0);
-  card.step(30'001 * kMs);
-  EXPECT_LE(card.arbiter.charged_ns(0) - before, 20 * kMs);
+  for (const int worker : {0, 1}) {
+    Card card;
+    card.arbiter.add(burst(50));
+    card.arbiter.add(burst(50));
+    card.seen[static_cast<std::size_t>(worker)] = {.want = true, .busy = true, .inflight_ns = kMs};
+    card.seen[static_cast<std::size_t>(1 - worker)] = {.want = true};
+    card.step(1);
+    card.step(kMs);
+    const std::uint64_t before = card.arbiter.charged_ns(worker);
+    card.step(30'001 * kMs);
+    EXPECT_EQ(card.arbiter.charged_ns(worker) - before, Tuning{}.quantum) << "slice " << worker;
+  }
 }
 
 TEST(Arbiter, NobodyIsChargedMoreThanThereWasTime) {
@@ -272,6 +312,75 @@ TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
   EXPECT_EQ(arbiter->add(burst(1)), -1);
   arbiter->remove(5);
   EXPECT_EQ(arbiter->add(burst(1)), 5);
+}
+
+TEST(Arbiter, SharesFollowTheGuarantees) {
+  const Terms besteffort{0, abi::ShareClass::kBestEffort, abi::PriorityClass::kStandard};
+  const Terms fixed{20, abi::ShareClass::kFixed, abi::PriorityClass::kStandard};
+  const struct {
+    std::vector<Terms> terms;
+    std::vector<double> parts;
+  } cards[] = {
+      {{burst(75), burst(25)}, {0.75, 0.25}},
+      {{burst(25), burst(75)}, {0.25, 0.75}},
+      {{burst(60), burst(30), burst(10)}, {0.6, 0.3, 0.1}},
+      {{burst(49), besteffort}, {0.98, 0.02}},
+      {{besteffort, besteffort}, {0.5, 0.5}},
+      {{fixed}, {0.2}},
+      {{fixed, burst(20)}, {0.2, 0.8}},
+      {{burst(20), fixed, fixed}, {0.6, 0.2, 0.2}},
+  };
+  constexpr std::uint64_t kLong = 4'000 * kMs;
+  for (const auto& [terms, parts] : cards) {
+    Workers card;
+    for (const Terms& one : terms) card.add(one);
+    card.play(kLong);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      EXPECT_NEAR(card.part(static_cast<int>(i), kLong), parts[i], 0.015) << "slice " << i << " of " << parts.size();
+  }
+}
+
+// A fixed slice of a whole card has no rate to be held to. Its bucket would divide by what is left of the card: nothing.
+TEST(Arbiter, AFixedSliceOfAWholeCardIsNotCapped) {
+  Workers card;
+  const int slice = card.add({100, abi::ShareClass::kFixed, abi::PriorityClass::kStandard});
+  card.play(1'000 * kMs);
+  EXPECT_EQ(card.mode(slice), abi::LeaseMode::kSolo);
+  EXPECT_GT(card.part(slice, 1'000 * kMs), 0.99);
+}
+
+TEST(Arbiter, ANewcomerBeginsLevelWithThoseWhoAreThere) {
+  Workers card;
+  const int first = card.add(burst(50));
+  const int second = card.add(burst(50));
+  card.play(1'000 * kMs);
+  card.had.assign(kMaxSlices, 0);
+  const int newcomer = card.add(burst(50));
+  card.play(72 * kMs);
+  for (const int slice : {first, second, newcomer})
+    EXPECT_NEAR(card.part(slice, kMs), 24, 13) << "two leases each, give or take one: slice " << slice;
+}
+
+TEST(Arbiter, ARemovedHolderLeavesTheCardAtOnce) {
+  for (const bool drains : {false, true}) {
+    Workers card;
+    const int first = card.add(burst(50));
+    const int second = card.add(burst(50));
+    card.play(500 * kMs);
+    const bool second_has_it = card.mode(second) != abi::LeaseMode::kBlocked;
+    const int holder = second_has_it ? second : first;
+    const int other = second_has_it ? first : second;
+    card.works.assign(kMaxSlices, false);
+    Observation& held = card.seen[static_cast<std::size_t>(holder)];
+    held = {.want = true, .busy = true, .inflight_ns = 500 * kMs, .busy_ns = held.busy_ns};
+    if (drains) card.step(card.now + Tuning{}.quantum);
+    ASSERT_EQ(card.mode(other), abi::LeaseMode::kBlocked);
+    card.arbiter.remove(holder);
+    EXPECT_EQ(card.arbiter.next_step_ns(), 0U) << "a step is due at once";
+    card.step(card.now + 1);
+    EXPECT_NE(card.mode(other), abi::LeaseMode::kBlocked) << (drains ? "while its work ran over" : "within its lease");
+    EXPECT_FALSE(card.arbiter.is_used(holder));
+  }
 }
 
 TEST(Observe, WhateverStandsInThePageIsClamped) {

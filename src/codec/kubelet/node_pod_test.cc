@@ -41,6 +41,22 @@ TEST(NodePod, ContainersWhoseDeviceTheRuntimeDidNotFind) {
   EXPECT_EQ(fine->unresolved, std::vector<std::string>{"a"});
 }
 
+TEST(NodePod, EveryPhaseAndWhatItMeans) {
+  const struct {
+    std::string phase;
+    bool ended, pending;
+  } all[] = {{"Pending", false, true},  {"", false, true},          {"Running", false, false},
+             {"Unknown", false, false}, {"Succeeded", true, false}, {"Failed", true, false}};
+  for (const auto& [phase, ended, pending] : all) {
+    const auto pod = parse_node_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"phase":")" + phase + R"("}})");
+    ASSERT_TRUE(pod);
+    EXPECT_EQ(pod->ended, ended) << phase;
+    EXPECT_EQ(pod->pending, pending) << phase;
+  }
+  EXPECT_FALSE(parse_node_pod(R"({"metadata":{"name":"p"}})"));
+  EXPECT_FALSE(parse_node_pod(R"({"metadata":{"uid":"u"}})"));
+}
+
 TEST(RuntimeConfig, WhatContainerdTells) {
   const auto with =
       parse_runtime_config(R"({"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/var/run/cdi"]})");

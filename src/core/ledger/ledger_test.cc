@@ -47,6 +47,27 @@ TEST(Ledger, WhatDoesNotFitIsRefusedWithTheNumbersAndChangesNothing) {
   EXPECT_EQ(ledger, before);
 }
 
+TEST(Ledger, ACardIsFilledToItsLastByteAndItsLastHundredth) {
+  const auto with = [](Bytes memory, std::uint32_t compute) {
+    Slice one = slice("y", "c", kA, 1, compute);
+    one.memory = memory;
+    return one;
+  };
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.add({slice("x", "c", kA, 13, 80)}));
+  const Bytes left = Bytes::gib(3);
+  EXPECT_EQ(ledger.add({with(left + Bytes(1), 20)}).error().code, Code::kResourceExhausted);
+  EXPECT_EQ(ledger.add({with(left, 21)}).error().code, Code::kResourceExhausted);
+  ASSERT_TRUE(ledger.add({with(left, 20)}));
+  EXPECT_TRUE(ledger.audit());
+  EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes(0));
+  EXPECT_EQ(ledger.find(kA)->free_compute(), CoreShare(0));
+  Card card = ledger.find(kA)->card;
+  EXPECT_TRUE(ledger.put_card(card)) << "its slices hold exactly what it has";
+  card.memory = card.memory - Bytes(1);
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kFailedPrecondition);
+}
+
 TEST(Ledger, BesteffortTakesNoComputeGuarantee) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 1, 100)}));
