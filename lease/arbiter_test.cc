@@ -216,6 +216,15 @@ TEST(Arbiter, WhoWorksLittleAndHoldsTheCardAllTheSameIsChargedForHolding) {
               page.edge_ns = now;
             }),
             0.44);
+  // Asks all the time, works a third of it, and says so truthfully.
+  EXPECT_GT(had_by_neighbour([](Observation& page, bool granted, std::uint64_t now) {
+              const bool works = granted && now / (kMs / 10) % 3 == 0;
+              page.edge_ns = works != page.busy ? now : page.edge_ns;
+              page.want = true;
+              page.busy = works;
+              page.busy_ns += works ? kMs / 10 : 0;
+            }),
+            0.44);
 }
 
 TEST(Arbiter, TheSameInputsGiveTheSameDecisionsAndOthersDoNot) {
@@ -284,8 +293,8 @@ TEST(Arbiter, WhatNobodyRuledOverIsNobodysDebt) {
     card.arbiter.add(burst(50));
     card.arbiter.add(burst(50));
     card.seen[static_cast<std::size_t>(worker)] = {.want = true, .busy = true, .inflight_ns = kMs};
-    card.seen[static_cast<std::size_t>(1 - worker)] = {.want = true};
     card.step(1);
+    card.seen[static_cast<std::size_t>(1 - worker)] = {.want = true};
     card.step(kMs);
     const std::uint64_t before = card.arbiter.charged_ns(worker);
     card.step(30'001 * kMs);
@@ -359,6 +368,51 @@ TEST(Arbiter, ANewcomerBeginsLevelWithThoseWhoAreThere) {
   card.play(72 * kMs);
   for (const int slice : {first, second, newcomer})
     EXPECT_NEAR(card.part(slice, kMs), 24, 13) << "two leases each, give or take one: slice " << slice;
+}
+
+// Slice 0 and slice 1 in turn: a number is nobody's rank.
+TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
+  for (const int holder : {0, 1}) {
+    const int other = 1 - holder;
+    Workers card;
+    card.add(burst(50));
+    card.add(burst(50));
+    card.play(100 * kMs);
+    while (card.mode(holder) == abi::LeaseMode::kBlocked) card.play(kMs);
+    card.play(kMs);
+    // It falls idle while the other one waits.
+    const std::uint64_t idle = card.now + 1'000;
+    Observation& seen = card.seen[static_cast<std::size_t>(holder)];
+    seen = {.edge_ns = idle, .busy_ns = seen.busy_ns};
+    card.step(idle);
+    EXPECT_NE(card.mode(holder), abi::LeaseMode::kBlocked) << "a pause between two launches";
+    EXPECT_EQ(card.arbiter.next_step_ns(), idle + Tuning{}.idle_yield);
+    card.step(idle + Tuning{}.idle_yield - 1);
+    EXPECT_NE(card.mode(holder), abi::LeaseMode::kBlocked);
+    card.step(idle + Tuning{}.idle_yield);
+    EXPECT_EQ(card.mode(holder), abi::LeaseMode::kBlocked);
+    EXPECT_NE(card.mode(other), abi::LeaseMode::kBlocked);
+  }
+}
+
+// Nobody wanted the card, so whoever was given it has long been forgotten when somebody asks.
+TEST(Arbiter, AForgottenHolderGivesWayToWhoAsks) {
+  for (const int holder : {0, 1}) {
+    const int other = 1 - holder;
+    Card card;
+    card.arbiter.add(burst(50));
+    card.arbiter.add(burst(50));
+    card.seen[static_cast<std::size_t>(holder)] = {.want = true};
+    card.step(kMs);
+    card.seen[static_cast<std::size_t>(holder)] = {};
+    card.step(2 * kMs);
+    card.step(60 * kMs);
+    ASSERT_NE(card.mode(holder), abi::LeaseMode::kBlocked);
+    card.seen[static_cast<std::size_t>(other)] = {.want = true};
+    card.step(60 * kMs + 1);
+    while (card.mode(other) == abi::LeaseMode::kBlocked && card.now < 100 * kMs) card.step(card.arbiter.next_step_ns());
+    EXPECT_LE(card.now, 61 * kMs);
+  }
 }
 
 TEST(Arbiter, ARemovedHolderLeavesTheCardAtOnce) {
