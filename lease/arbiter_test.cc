@@ -437,6 +437,174 @@ TEST(Arbiter, ARemovedHolderLeavesTheCardAtOnce) {
   }
 }
 
+/// Two slices of the same class, of which `holder` has a lease since a millisecond and `other` waits; both may be 0.
+struct Contended : Workers {
+  explicit Contended(int holds, const Terms& terms = burst(50)) : holder(holds), other(1 - holds) {
+    add(terms);
+    add(terms);
+    play(100 * kMs);
+    while (mode(holder) == abi::LeaseMode::kBlocked) play(kTick);
+    play(kMs);
+  }
+  Observation& page(int slice) { return seen[static_cast<std::size_t>(slice)]; }
+  bool granted(int slice) { return mode(slice) != abi::LeaseMode::kBlocked; }
+  int holder;
+  int other;
+};
+
+TEST(Arbiter, WorkThatRunsOverIsWaitedForAsLongAsTheDrainAllowsAndNoLonger) {
+  for (const int holder : {0, 1}) {
+    Contended card(holder);
+    card.page(holder) = {.want = true, .busy = true, .inflight_ns = 500 * kMs, .busy_ns = card.page(holder).busy_ns};
+    std::uint64_t end = 0;
+    while (card.granted(holder) && card.now < 200 * kMs) {  // it may have a second turn coming
+      end = card.arbiter.grant(holder).end_ns;
+      card.step(end - 1);
+      EXPECT_TRUE(card.granted(holder));
+      EXPECT_EQ(card.arbiter.next_step_ns(), end);
+      card.step(end);
+    }
+    EXPECT_FALSE(card.granted(holder) || card.granted(card.other)) << "what is in flight has the card";
+    EXPECT_EQ(card.arbiter.next_step_ns(), end + Tuning{}.drain_timeout);
+    card.step(end + Tuning{}.drain_timeout - 1);
+    EXPECT_FALSE(card.granted(card.other));
+    card.step(end + Tuning{}.drain_timeout);
+    EXPECT_TRUE(card.granted(card.other));
+  }
+}
+
+TEST(Arbiter, TheNextOneBeginsWhenLittleIsLeftInFlight) {
+  const std::uint64_t little = Tuning{}.early_handoff;
+  for (const bool more : {false, true}) {
+    Contended card(0);
+    card.page(0) = {.want = true, .busy = true, .inflight_ns = little + (more ? 1 : 0), .busy_ns = card.page(0).busy_ns};
+    const std::uint64_t end = card.arbiter.grant(0).end_ns;
+    card.step(end);
+    EXPECT_EQ(card.granted(1), !more) << "at the end of the lease";
+    if (!more) continue;
+    EXPECT_EQ(card.arbiter.next_step_ns(), end + 1) << "when it is expected to be little";
+    card.step(end + 1);
+    EXPECT_FALSE(card.granted(1));
+    card.page(0).inflight_ns = little;
+    card.step(end + 2);
+    EXPECT_TRUE(card.granted(1)) << "while it drains";
+  }
+}
+
+TEST(Arbiter, WhoeverFellSilentIsForgottenAfterAWhile) {
+  Contended card(1);
+  card.page(0) = {.busy_ns = card.page(0).busy_ns};  // it asks no more
+  card.works[0] = false;
+  const std::uint64_t silent = card.now;
+  card.step(silent + Tuning{}.idle_forget - 1);
+  EXPECT_EQ(card.mode(1), abi::LeaseMode::kLease);
+  EXPECT_EQ(card.arbiter.next_step_ns(), silent + Tuning{}.idle_forget);
+  card.step(silent + Tuning{}.idle_forget);
+  EXPECT_EQ(card.mode(1), abi::LeaseMode::kSolo);
+  EXPECT_EQ(card.arbiter.grant(1).credit_us, Tuning{}.solo_credit_us);
+  EXPECT_EQ(card.arbiter.grant(1).end_ns, kNever);
+}
+
+TEST(Arbiter, StuckWorkIsRescuedWhenItsTimeHasComeAndNotBefore) {
+  for (const int stuck : {0, 1}) {
+    Card card;
+    const int worker = 1 - stuck;
+    card.arbiter.add(burst(stuck == 0 ? 1 : 99));
+    card.arbiter.add(burst(stuck == 0 ? 99 : 1));
+    const auto at = [&](std::uint64_t now) {
+      card.seen[static_cast<std::size_t>(worker)] = {.want = true, .busy = true, .inflight_ns = kMs, .busy_ns = now};
+      card.step(now);
+    };
+    at(kMs);
+    card.seen[static_cast<std::size_t>(stuck)] = {.busy_ns = 7};  // the last progress that it makes
+    at(2 * kMs);
+    card.seen[static_cast<std::size_t>(stuck)] = {.want = true, .busy = true, .inflight_ns = kMs, .busy_ns = 7};
+    std::uint64_t first = 0;
+    for (std::uint64_t now = 2 * kMs; now < 160 * kMs && first == 0; now += kMs) {
+      at(now + kMs);
+      if (card.mode(stuck) != abi::LeaseMode::kBlocked) first = card.now;
+    }
+    EXPECT_GT(first, 2 * kMs);
+    EXPECT_LE(first, 2 * kMs + Tuning{}.rescue_after + Tuning{}.quantum + Tuning{}.drain_timeout + kMs);
+  }
+}
+
+TEST(Arbiter, WhoAsksInVainIsPassedOverForAWhile) {
+  for (const int idler : {0, 1}) {
+    Workers card;
+    card.add(burst(50));
+    card.add(burst(50));
+    card.works[static_cast<std::size_t>(idler)] = false;
+    card.seen[static_cast<std::size_t>(idler)] = {.want = true};
+    std::uint64_t left = 0, from = 0, to = 0;  // the end of its last turn; the first long time without one
+    while (card.now < 2'000 * kMs && to == 0) {
+      const bool had = card.mode(idler) != abi::LeaseMode::kBlocked;
+      card.play(Workers::kTick);
+      const bool has = card.mode(idler) != abi::LeaseMode::kBlocked;
+      if (had && !has) left = card.now;
+      if (has && !had && card.now - left > 2 * Tuning{}.quantum) from = left, to = card.now;
+    }
+    const std::uint64_t turns = Tuning{}.unused_leases;
+    EXPECT_GE(from, turns * Tuning{}.quantum) << "so many turns came as anybody's";
+    EXPECT_LE(from, 2 * turns * (Tuning{}.quantum + kMs));
+    EXPECT_NEAR(static_cast<double>(to - from), static_cast<double>(Tuning{}.pass_over),
+                static_cast<double>(Tuning{}.quantum + Tuning{}.drain_timeout));
+  }
+}
+
+TEST(Arbiter, WhoSleptIsServedSoonAndTwoLeasesAheadAtMost) {
+  Workers card;
+  const int worker = card.add(burst(50));
+  const int sleeper = card.add(burst(50));
+  card.works[static_cast<std::size_t>(sleeper)] = false;
+  card.play(1'000 * kMs);
+  card.had.assign(kMaxSlices, 0);
+  card.works[static_cast<std::size_t>(sleeper)] = true;
+  card.play(20 * kMs);
+  EXPECT_NEAR(card.part(sleeper, kMs), 20, 1) << "it goes first";
+  card.play(180 * kMs);
+  EXPECT_NEAR(card.part(sleeper, kMs) - card.part(worker, kMs), 24, 12);
+}
+
+TEST(Arbiter, WorkInFlightIsBoundedByWhoSharesTheCard) {
+  const auto credit = [](abi::PriorityClass one, abi::PriorityClass other) {
+    Workers card;
+    card.add(burst(50, one));
+    card.add(burst(50, other));
+    card.seen[0] = {.want = true};
+    card.works[1] = false;
+    card.step(1);
+    card.seen[1] = {.want = true, .busy = true, .inflight_ns = 1};
+    card.step(2);
+    while (card.mode(0) == abi::LeaseMode::kBlocked && card.now < 100 * kMs) {
+      card.seen[1] = {};
+      card.step(card.now + kMs);
+    }
+    return card.arbiter.grant(0).credit_us;
+  };
+  using abi::PriorityClass;
+  EXPECT_EQ(credit(PriorityClass::kOffline, PriorityClass::kOnline), Tuning{}.offline_credit_us);
+  EXPECT_EQ(credit(PriorityClass::kOffline, PriorityClass::kStandard), Tuning{}.credit_us);
+  EXPECT_EQ(credit(PriorityClass::kStandard, PriorityClass::kOnline), Tuning{}.credit_us);
+}
+
+TEST(Arbiter, TheRateIsWhatWasPromised) {
+  Card card;
+  const int burstable = card.arbiter.add(burst(30));
+  const int nothing = card.arbiter.add({0, abi::ShareClass::kBestEffort, abi::PriorityClass::kStandard});
+  EXPECT_EQ(card.arbiter.grant(burstable).rate_ppm, 300'000U);
+  const std::uint32_t epoch = card.arbiter.grant(burstable).epoch;
+  card.step(1);
+  EXPECT_EQ(card.arbiter.grant(burstable).rate_ppm, 300'000U);
+  EXPECT_EQ(card.arbiter.grant(nothing).rate_ppm, 10'000U) << "never quite nothing";
+  card.arbiter.set_terms(burstable, burst(40));
+  card.step(2);
+  EXPECT_EQ(card.arbiter.grant(burstable).rate_ppm, 400'000U);
+  card.arbiter.remove(burstable);
+  ASSERT_EQ(card.arbiter.add(burst(10)), burstable);
+  EXPECT_GT(card.arbiter.grant(burstable).epoch, epoch) << "whoever has the number next sees a change";
+}
+
 TEST(Observe, WhateverStandsInThePageIsClamped) {
   auto page = std::make_unique<abi::AccountPage>();
   std::mt19937_64 random(1);
