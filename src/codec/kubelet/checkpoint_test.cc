@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "codec/base64.h"
+
 namespace carve::codec {
 namespace {
 
@@ -27,6 +29,19 @@ TEST(Checkpoint, EntriesWithUidContainerAndAllNumaNodes) {
   EXPECT_EQ((*got)[1],
             (CheckpointEntry{"u-1", "a", "elasticgpu.io/slot", {"slot-0003", "slot-0009"}, ""}));
   EXPECT_EQ((*got)[2].devices, std::vector<std::string>{"x1"});
+}
+
+TEST(Checkpoint, TheAnswerOfAllocateIsDecodedWhateverBytesItHas) {
+  const auto decoded = [](const std::string& text) {
+    const auto got = parse_checkpoint(R"({"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"r",)"
+                                      R"("DeviceIDs":["d"],"AllocResp":")" + text + R"("}]}})");
+    return got && got->size() == 1 ? got->front().answer : "?";
+  };
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
+  for (const std::string& one : {bytes, bytes.substr(1), bytes.substr(2), std::string()})
+    EXPECT_EQ(decoded(encode_base64(one)), one);
+  for (const std::string text : {"KgA-", "Kg@=", "K[A=", "K`A=", "K{A=", "K:A=", "K.A="}) EXPECT_EQ(decoded(text), "") << text;
 }
 
 TEST(Checkpoint, WhatIsStrangeIsLeftOutAndTheRestRead) {

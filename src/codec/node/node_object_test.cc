@@ -65,7 +65,18 @@ TEST(GpuObject, EveryChangeIsSeenInItsHalfOnly) {
 
 TEST(GpuObject, IsReadBackAsItWasWritten) {
   auto gpu = some_gpu();
+  gpu.index = 3;
   gpu.doors = {"dra", "slots"};
+  gpu.card.vendor = "nvidia";
+  gpu.card.architecture = "Hopper";
+  gpu.card.compute_capability = "9.0";
+  gpu.card.pcie_root = "0000:17";
+  gpu.pci_bus_id = "0000:17:00.0";
+  gpu.driver_version = "580.65.06";
+  gpu.cuda_version = "13.0";
+  gpu.links.push_back({"GPU-3", "PCIE", 0});
+  gpu.holders[0].space = "ml";
+  gpu.holders[0].name = "claim-1";
   gpu.card.health = {false, "XID 79"};
   gpu.card.numa_node = 1;
   gpu.holders[0].ending = true;
@@ -87,7 +98,57 @@ TEST(GpuObject, IsReadBackAsItWasWritten) {
   EXPECT_EQ(read->holders[0].slice, gpu.holders[0].slice);
   EXPECT_EQ(read->holders[1].slice, init.slice);
   EXPECT_TRUE(read->holders[1].ending);
+  EXPECT_EQ(read->holders[0].space + "/" + read->holders[0].name, "ml/claim-1");
+  EXPECT_EQ(read->holders[0].pods, gpu.holders[0].pods);
+  EXPECT_EQ(read->index, gpu.index);
+  EXPECT_EQ(read->pci_bus_id + read->driver_version + read->cuda_version, "0000:17:00.0580.65.0613.0");
+  ASSERT_EQ(read->links.size(), 2U);
+  EXPECT_EQ(read->links[0].uuid + read->links[0].level, "GPU-2NVLINK");
+  EXPECT_EQ(read->links[0].lanes, 18);
+  EXPECT_EQ(read->links[1].lanes, 0);
   EXPECT_EQ(digest_of(*read).spec, digest_of(gpu).spec);
+}
+
+TEST(GpuObject, IsMadeInTheNameOfItsNode) {
+  GpuObject gpu;
+  gpu.name = "n1.gpu-1";
+  gpu.node = "n1";
+  gpu.card.id = CardId("GPU-1");
+  gpu.card.memory = Bytes::gib(80);
+  const std::string rest = R"("spec":{"index":0,"uuid":"GPU-1","memory":85899345920,"nodeName":"n1"}})";
+  EXPECT_EQ(encode_gpu(gpu, ""),
+            R"({"apiVersion":"elasticgpu.io/v1alpha1","kind":"GPU","metadata":{"name":"n1.gpu-1"},)" + rest);
+  EXPECT_EQ(encode_gpu(gpu, "node-uid"),
+            R"({"apiVersion":"elasticgpu.io/v1alpha1","kind":"GPU","metadata":{"name":"n1.gpu-1","ownerReferences":)"
+            R"([{"apiVersion":"v1","kind":"Node","name":"n1","uid":"node-uid"}]},)" + rest);
+  gpu.card.minor = 0;
+  gpu.card.numa_node = 0;
+  EXPECT_THAT(encode_gpu(gpu, ""), HasSubstr(R"("path":"/dev/nvidia0","numaNode":0})"));
+}
+
+TEST(GpuObject, ItsSummaryNamesFourHoldersAndCountsTheRest) {
+  auto gpu = some_gpu();
+  gpu.card.memory = Bytes::gib(3);
+  gpu.card.compute = CoreShare::whole();
+  gpu.allocated.clear();
+  GpuHolder holder;
+  holder.slice.memory = Bytes::gib(1);
+  holder.slice.compute = CoreShare(20);
+  holder.slice.owner = {OwnerKind::kLocal, "u-1"};
+  gpu.holders = {holder, holder, holder, holder};
+  gpu.holders[1].name = "job";
+  gpu.holders[2].name = "claim";
+  gpu.holders[2].space = "ml";
+  gpu.holders[3].slice.whole = true;
+  gpu.holders[3].pods = {"ml/p"};
+  EXPECT_THAT(gpu_status_patch(gpu),
+              HasSubstr(R"("summary":"local u-1 1Gi/20, job 1Gi/20, ml/claim 1Gi/20, ml/p whole")"));
+  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"20"})"))
+      << "more is held than there is: nothing is free";
+  gpu.holders.push_back(holder);
+  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"(ml/p whole, and 1 more")"));
+  gpu.holders.front().slice.exclusive = true;
+  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"0"})"));
 }
 
 TEST(GpuObject, WhatCannotBeReadOfItIsCounted) {
