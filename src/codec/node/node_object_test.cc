@@ -166,6 +166,32 @@ TEST(GpuObject, WhatCannotBeReadOfItIsCounted) {
   EXPECT_FALSE(fresh->card.health.ok) << "before its node has said how it is";
 }
 
+TEST(GpuObject, NumbersAreReadWithinTheirLimits) {
+  const auto holders = [](const std::string& memory, const std::string& cores) {
+    std::size_t odd = 0;
+    const auto read = parse_gpu_object(
+        R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5},"status":{"holders":[{"owner":)"
+        R"({"kind":"pod","uid":"u"},"part":"c","shareClass":"burst","priorityClass":"online","memory":)" + memory +
+            R"(,"cores":)" + cores + "}]}}",
+        &odd);
+    return read ? read->holders.size() + 10 * odd : 99;
+  };
+  EXPECT_EQ(holders("0", "0"), 1U);
+  EXPECT_EQ(holders("9223372036854775807", "100"), 1U);
+  EXPECT_EQ(holders("-1", "100"), 10U);
+  EXPECT_EQ(holders("5", "-1"), 10U);
+  EXPECT_EQ(holders("5", "101"), 10U);
+  EXPECT_EQ(holders("\"5\"", "100"), 10U);
+  const auto whole = [](const std::string& memory) {
+    std::size_t odd = 0;
+    return parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":)" + memory + "}}", &odd)
+        .has_value();
+  };
+  EXPECT_TRUE(whole("1"));
+  EXPECT_FALSE(whole("0"));
+  EXPECT_FALSE(whole("-1"));
+}
+
 TEST(GpuObject, FreeIsWhatIsLeftAndNothingOfABrokenCard) {
   auto gpu = some_gpu();
   EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"77824",)"

@@ -68,6 +68,28 @@ TEST(Ledger, ACardIsFilledToItsLastByteAndItsLastHundredth) {
   EXPECT_EQ(ledger.put_card(card).error().code, Code::kFailedPrecondition);
 }
 
+TEST(Ledger, WhatDoesNotFitIsToldInTheOrderOfTheCards) {
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.add({slice("x", "c", kB, 1, 1), slice("x", "c", kA, 1, 1)}));
+  const std::string both = "GPU-a: 15 GiB free < 16 GiB; GPU-b: 15 GiB free < 16 GiB";
+  EXPECT_EQ(ledger.add({slice("y", "c", kB, 16, 1), slice("y", "c", kA, 16, 1)}).error().what, both);
+  EXPECT_EQ(ledger.add({slice("y", "c", kA, 16, 1), slice("y", "c", kB, 16, 1)}).error().what, both);
+}
+
+TEST(Ledger, ACardHasSomeMemoryAndAllOfItsCompute) {
+  Ledger ledger;
+  Card card;
+  card.id = kA;
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "no memory";
+  card.memory = Bytes(1);
+  card.compute = CoreShare(99);
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "not all compute";
+  card.compute = CoreShare::whole();
+  EXPECT_TRUE(ledger.put_card(card));
+  card.id = CardId("a b");
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "no name";
+}
+
 TEST(Ledger, BesteffortTakesNoComputeGuarantee) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 1, 100)}));
