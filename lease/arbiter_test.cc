@@ -323,6 +323,22 @@ TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
   EXPECT_EQ(arbiter->add(burst(1)), 5);
 }
 
+TEST(Arbiter, AFullCardIsServedToItsLastPlace) {
+  auto card = std::make_unique<Workers>();
+  for (std::uint32_t i = 0; i < kMaxSlices; ++i)
+    card->add({i % 3 == 0 ? 0U : 1U, i % 3 == 0 ? abi::ShareClass::kBestEffort : i % 3 == 1 ? abi::ShareClass::kFixed : abi::ShareClass::kBurst,
+               i % 2 == 0 ? abi::PriorityClass::kStandard : abi::PriorityClass::kOffline});
+  card->works.assign(kMaxSlices, false);
+  const auto last = static_cast<int>(kMaxSlices) - 1;
+  for (const int slice : {0, 1, last}) card->works[static_cast<std::size_t>(slice)] = true;
+  card->play(200 * kMs);
+  card->works.assign(kMaxSlices, false);
+  for (auto& page : card->seen) page = {.busy_ns = page.busy_ns};
+  card->seen.back().want = true;
+  for (const std::uint64_t end = card->now + 100 * kMs; card->now < end;) card->step(card->now + kMs);
+  EXPECT_NE(card->mode(last), abi::LeaseMode::kBlocked);
+}
+
 TEST(Arbiter, SharesFollowTheGuarantees) {
   const Terms besteffort{0, abi::ShareClass::kBestEffort, abi::PriorityClass::kStandard};
   const Terms fixed{20, abi::ShareClass::kFixed, abi::PriorityClass::kStandard};

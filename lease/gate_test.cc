@@ -209,6 +209,17 @@ TEST(Gate, WhatWaitsIsToldForHowLongAndOnWhat) {
   EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "1 ms is in flight, and so much is allowed";
 }
 
+TEST(Gate, CreditThatNothingWasLaunchedUnderIsNotInFlight) {
+  World w;
+  w.gate.costs().learn(kKey, kMs / 10);
+  w.gate.costs().learn(kKey + 1, kMs);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 100);
+  ASSERT_EQ(w.enter().verdict, Verdict::kGo);
+  EXPECT_EQ(w.lane.credit_ns, kMs * 9 / 10);
+  EXPECT_EQ(w.enter(kKey + 1).verdict, Verdict::kGo) << "0.1 ms of the 1 ms that is reserved is in flight, and so much is allowed";
+  EXPECT_EQ(w.slot().inflight_ns.raw, kMs * 11 / 10);
+}
+
 TEST(Gate, CreditAndMarkersAreLargerWhenAlone) {
   const GateTuning tuning;
   for (const auto& [mode, chunk] : {std::pair{abi::LeaseMode::kLease, tuning.marker_every},

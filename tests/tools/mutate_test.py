@@ -41,6 +41,12 @@ class Changes(unittest.TestCase):
             with self.subTest(text):
                 self.assertEqual(become(text), wanted)
 
+    def test_the_boundary_of_a_choice_of_two_equals_is_left(self):
+        self.assertEqual(become("if (a.b > c) a.b = c;") - {"if (a.b > c) ;"}, {"if (a.b <= c) a.b = c;"})
+        self.assertEqual(become("x = a < b ? a : b"), {"x = a >= b ? a : b"})
+        self.assertEqual(become("x = a < b(c) ? b(c) : a"), {"x = a >= b(c) ? b(c) : a"})
+        self.assertEqual(become("x = a < b ? a : c"), {"x = a <= b ? a : c", "x = a >= b ? a : c"})
+
     def test_numbers_keep_their_suffix(self):
         self.assertEqual(become("a[7]"), {"a[8]", "a[6]"})
         self.assertEqual(become("0"), {"1"})

@@ -75,6 +75,31 @@ TEST(Installation, TheServersVersionAlsoAsVendorsWriteIt) {
   EXPECT_EQ(parse_server_version("{").minor, -1);
 }
 
+TEST(Lease, IsReadBackAsWritten) {
+  const Lease lease{"s", "l", "7", "me", 15, "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:05.000000Z", 3};
+  EXPECT_EQ(parse_lease(encode_lease(lease)).value(), lease);
+  EXPECT_EQ(encode_lease(lease),
+            R"({"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"l","namespace":"s",)"
+            R"("resourceVersion":"7"},"spec":{"holderIdentity":"me","leaseDurationSeconds":15,"leaseTransitions":3,)"
+            R"("acquireTime":"2026-01-01T00:00:00.000000Z","renewTime":"2026-01-01T00:00:05.000000Z"}})");
+  EXPECT_EQ(encode_lease({"s", "l", "", "", 15, "", "", 0}),
+            R"({"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"l","namespace":"s"},)"
+            R"("spec":{"holderIdentity":"","leaseDurationSeconds":15,"leaseTransitions":0}})");
+  EXPECT_FALSE(parse_lease("{}"));
+  EXPECT_FALSE(parse_lease("{"));
+}
+
+TEST(Lease, NumbersAreKeptWithinWhatCanBeUsed) {
+  const auto read = [](const std::string& seconds, const std::string& transitions) {
+    const auto lease = parse_lease(R"({"metadata":{"name":"l"},"spec":{"leaseDurationSeconds":)" + seconds +
+                                   R"(,"leaseTransitions":)" + transitions + "}}");
+    return std::pair(lease->seconds, lease->transitions);
+  };
+  EXPECT_EQ(read("3600", "2147483646"), std::pair(std::int64_t{3600}, std::int64_t{INT32_MAX - 1}));
+  EXPECT_EQ(read("3601", "2147483647"), std::pair(std::int64_t{3600}, std::int64_t{INT32_MAX - 1}));
+  EXPECT_EQ(read("-1", "-1"), std::pair(std::int64_t{0}, std::int64_t{0}));
+}
+
 TEST(Notes, WhatIsReadOfAnObject) {
   EXPECT_EQ(config_map_value(R"({"data":{"policy.conf":"x"}})", "policy.conf"), "x");
   EXPECT_EQ(config_map_value(R"({"data":{"policy.conf":"x"}})", "other"), "");

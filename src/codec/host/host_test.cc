@@ -95,6 +95,18 @@ TEST(Injection, OneDeviceInTheArgumentsOfDocker) {
                                       "--mount=type=bind,source=/w,target=/w"));
 }
 
+TEST(Injection, WhatIsForAllDevicesComesFirst) {
+  const auto injection = parse_injection(
+      R"({"containerEdits":{"env":["A=1"],"mounts":[{"hostPath":"/a","containerPath":"/b"}]},"devices":[)"
+      R"({"containerEdits":{"env":["B=2"]}},{"containerEdits":{"env":["C=3"]}}]})");
+  ASSERT_TRUE(injection) << injection.error().what;
+  EXPECT_THAT(*docker_arguments(*injection), ElementsAre("--env=A=1", "--env=B=2", "--mount=type=bind,source=/a,target=/b"));
+  EXPECT_FALSE(parse_injection(R"({"containerEdits":{"hooks":[]},"devices":[{"containerEdits":{}}]})"));
+  EXPECT_FALSE(parse_injection(R"({"devices":[{"containerEdits":3}]})"));
+  EXPECT_FALSE(docker_arguments({{}, {}, {{"/a", "/c\n", true}}}));
+  EXPECT_FALSE(docker_arguments({{}, {"/dev/a,b"}, {}}));
+}
+
 TEST(Injection, WhatNoOtherFormCanSayIsRefused) {
   const char* hook = R"({"devices":[{"name":"d","containerEdits":{"hooks":[]}}]})";
   EXPECT_FALSE(parse_injection(hook));

@@ -64,6 +64,16 @@ TEST(Checkpoint, AHalfWrittenFileIsAnError) {
   EXPECT_FALSE(parse_checkpoint(std::string(100, '[')));
 }
 
+TEST(Checkpoint, IsReadSixteenDeep) {
+  const auto deep = [](std::size_t depth) {
+    return R"({"Data":{"PodDeviceEntries":null},"x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
+  };
+  EXPECT_TRUE(parse_checkpoint(deep(16)));
+  EXPECT_FALSE(parse_checkpoint(deep(17)));
+  EXPECT_TRUE(parse_registered(deep(16)));
+  EXPECT_FALSE(parse_registered(deep(17)));
+}
+
 TEST(Checkpoint, RegisteredResourcesAndTheirDevices) {
   const auto registered = parse_registered(
       R"({"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"a/b":["x","y"],"c/d":null}},"Checksum":1})");

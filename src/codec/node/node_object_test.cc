@@ -224,12 +224,50 @@ TEST(NodeObject, OursIsReadAndTheRestLeft) {
   EXPECT_FALSE(parse_node_object("{"));
 }
 
+TEST(NodeObject, ItsPatchesSayWhatChangesAndWhatGoes) {
+  const NodeChanges changes{{"elasticgpu.io/a", "1"}, {"elasticgpu.io/b", std::nullopt}};
+  const std::string both = R"({"elasticgpu.io/a":"1","elasticgpu.io/b":null})";
+  EXPECT_EQ(node_labels_patch(changes), R"({"metadata":{"labels":)" + both + "}}");
+  EXPECT_EQ(node_annotations_patch(changes), R"({"metadata":{"annotations":)" + both + "}}");
+  EXPECT_EQ(node_annotation_patch("k", "v"), R"({"metadata":{"annotations":{"k":"v"}}})");
+  EXPECT_EQ(node_totals_patch(changes), R"({"status":{"capacity":)" + both + R"(,"allocatable":)" + both + "}}");
+  EXPECT_EQ(node_conditions_removal({"A", "B"}),
+            R"({"status":{"conditions":[{"type":"A","$patch":"delete"},{"type":"B","$patch":"delete"}]}})");
+  EXPECT_EQ(mapped_name(R"({"spec":{"extendedResourceName":"a/b"}})"), "a/b");
+  EXPECT_EQ(mapped_name("{"), "");
+}
+
+TEST(NodeObject, AConditionGolden) {
+  NodeObject node;
+  node.conditions["A"] = {"A", true, "", ""};
+  node.since["A"] = "";
+  EXPECT_EQ(node_conditions_patch({{"A", true, "r", "m"}}, node, "t1"),
+            R"({"status":{"conditions":[{"type":"A","status":"True","reason":"r","message":"m","lastHeartbeatTime":"t1",)"
+            R"("lastTransitionTime":"t1"}]}})")
+      << "nobody said since when";
+  EXPECT_THAT(node_conditions_patch({{"B", false, "r", std::string(2049, 'x')}}, node, "t1"),
+              HasSubstr(R"("status":"False","reason":"r","message":")" + std::string(2048, 'x') + "\""));
+}
+
+TEST(NodeObject, WhatIsReadOfItsStatusAndMetadata) {
+  const auto node = parse_node_object(
+      R"({"metadata":{"name":"n","uid":"u","annotations":{"elasticgpu.io/a":"1","b":"2"}},"status":{"conditions":)"
+      R"([{"type":"A","status":"False","reason":"r","message":"m","lastTransitionTime":"t"}]}})");
+  ASSERT_TRUE(node);
+  EXPECT_EQ(node->name + "/" + node->uid, "n/u");
+  EXPECT_EQ(node->annotations, (std::map<std::string, std::string>{{"elasticgpu.io/a", "1"}}));
+  EXPECT_EQ(node->conditions.at("A"), (NodeCondition{"A", false, "r", "m"}));
+  EXPECT_EQ(node->since.at("A"), "t");
+}
+
 TEST(NodeObject, LabelValues) {
   EXPECT_EQ(label_value("NVIDIA H200 (SIMULATED)"), "NVIDIA-H200-SIMULATED");
   EXPECT_EQ(label_value("580.65.06"), "580.65.06");
   EXPECT_EQ(label_value("..a--b.."), "a-b");
   EXPECT_EQ(label_value(""), "");
   EXPECT_EQ(label_value(std::string(80, 'x')).size(), 63U);
+  EXPECT_EQ(label_value(std::string(62, 'x') + "--y"), std::string(62, 'x')) << "cut behind a dash, which may not end it";
+  EXPECT_EQ(label_value("_a_b_"), "a_b");
 }
 
 }  // namespace
