@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <random>
@@ -24,6 +25,37 @@ struct Card {
   std::uint64_t now = 0;
   void step(std::uint64_t at) { arbiter.step(now = at, seen.data()); }
   abi::LeaseMode mode(int slice) { return arbiter.grant(slice).mode; }
+};
+
+/// Slices that work whenever they may and ask whenever they may not, and how long each of them had the card.
+struct Workers : Card {
+  static constexpr std::uint64_t kTick = kMs / 10;
+  std::vector<bool> works = std::vector<bool>(kMaxSlices);
+  std::vector<std::uint64_t> had = std::vector<std::uint64_t>(kMaxSlices);
+
+  int add(const Terms& terms) {
+    const int slice = arbiter.add(terms);
+    works[static_cast<std::size_t>(slice)] = true;
+    return slice;
+  }
+  void play(std::uint64_t length) {
+    for (const std::uint64_t end = now + length; now < end;) {
+      const std::uint64_t at = now + kTick;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(arbiter.slices_end()); ++i) {
+        if (!works[i]) continue;
+        const bool runs = mode(static_cast<int>(i)) != abi::LeaseMode::kBlocked;
+        had[i] += runs ? kTick : 0;
+        seen[i].edge_ns = runs != seen[i].busy ? at : seen[i].edge_ns;
+        seen[i].want = !runs;
+        seen[i].busy = runs;
+        seen[i].busy_ns += runs ? kTick : 0;
+      }
+      step(at);
+    }
+  }
+  double part(int slice, std::uint64_t of) {
+    return static_cast<double>(had[static_cast<std::size_t>(slice)]) / static_cast<double>(of);
+  }
 };
 
 TEST(Arbiter, TheOnlySliceHasTheCardWithoutAsking) {
@@ -129,23 +161,29 @@ TEST(Arbiter, ASleeperDoesNotClaimTheTimeItSleptThrough) {
 
 /// One that always has work beside one whose page says what `tenant` makes it say; the part of two seconds in which
 /// the first one had the card.
-double had_by_neighbour(const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
+double had_by(int neighbour, const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
   Card card;
   card.arbiter.add(burst(50));
-  const int neighbour = card.arbiter.add(burst(50));
+  card.arbiter.add(burst(50));
+  const auto its = static_cast<std::size_t>(neighbour);
   std::uint64_t had = 0;
   constexpr std::uint64_t kTick = kMs / 10;
   for (std::uint64_t at = kTick; at < 2'000 * kMs; at += kTick) {
     const bool runs = card.mode(neighbour) != abi::LeaseMode::kBlocked;
     had += runs ? kTick : 0;
-    card.seen[1].edge_ns = runs != card.seen[1].busy ? at : card.seen[1].edge_ns;
-    card.seen[1].want = !runs;
-    card.seen[1].busy = runs;
-    card.seen[1].busy_ns += runs ? kTick : 0;
-    tenant(card.seen[0], card.mode(0) != abi::LeaseMode::kBlocked, at);
+    card.seen[its].edge_ns = runs != card.seen[its].busy ? at : card.seen[its].edge_ns;
+    card.seen[its].want = !runs;
+    card.seen[its].busy = runs;
+    card.seen[its].busy_ns += runs ? kTick : 0;
+    tenant(card.seen[1 - its], card.mode(1 - neighbour) != abi::LeaseMode::kBlocked, at);
     card.step(at);
   }
   return static_cast<double>(had) / (2'000.0 * kMs);
+}
+
+/// The lower part of the two that the neighbour gets as slice 0 and as slice 1.
+double had_by_neighbour(const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
+  return std::min(had_by(0, tenant), had_by(1, tenant));
 }
 
 TEST(Arbiter, WhoAsksAndNeverWorksCostsTheNeighbourLittle) {
@@ -176,6 +214,15 @@ TEST(Arbiter, WhoWorksLittleAndHoldsTheCardAllTheSameIsChargedForHolding) {
               page.want = launches && !granted;
               page.busy_ns += launches && granted ? kMs / 100 : 0;
               page.edge_ns = now;
+            }),
+            0.44);
+  // Asks all the time, works a third of it, and says so truthfully.
+  EXPECT_GT(had_by_neighbour([](Observation& page, bool granted, std::uint64_t now) {
+              const bool works = granted && now / (kMs / 10) % 3 == 0;
+              page.edge_ns = works != page.busy ? now : page.edge_ns;
+              page.want = true;
+              page.busy = works;
+              page.busy_ns += works ? kMs / 10 : 0;
             }),
             0.44);
 }
@@ -241,16 +288,18 @@ TEST(Arbiter, AStepThatComesLateIsSplitFairly) {
 // Stopped for half a minute (SIGSTOP): the slices went on at their last rates, and whoever was seen working last
 // must not pay for all of it while the other catches up for as long again.
 TEST(Arbiter, WhatNobodyRuledOverIsNobodysDebt) {
-  Card card;
-  card.arbiter.add(burst(50));
-  card.arbiter.add(burst(50));
-  card.seen[0] = {.want = true, .busy = true, .inflight_ns = kMs};
-  card.seen[1] = {.want = true};
-  card.step(1);
-  card.step(kMs);
-  const std::uint64_t before = card.arbiter.charged_ns(0);
-  card.step(30'001 * kMs);
-  EXPECT_LE(card.arbiter.charged_ns(0) - before, 20 * kMs);
+  for (const int worker : {0, 1}) {
+    Card card;
+    card.arbiter.add(burst(50));
+    card.arbiter.add(burst(50));
+    card.seen[static_cast<std::size_t>(worker)] = {.want = true, .busy = true, .inflight_ns = kMs};
+    card.step(1);
+    card.seen[static_cast<std::size_t>(1 - worker)] = {.want = true};
+    card.step(kMs);
+    const std::uint64_t before = card.arbiter.charged_ns(worker);
+    card.step(30'001 * kMs);
+    EXPECT_EQ(card.arbiter.charged_ns(worker) - before, Tuning{}.quantum) << "slice " << worker;
+  }
 }
 
 TEST(Arbiter, NobodyIsChargedMoreThanThereWasTime) {
@@ -272,6 +321,304 @@ TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
   EXPECT_EQ(arbiter->add(burst(1)), -1);
   arbiter->remove(5);
   EXPECT_EQ(arbiter->add(burst(1)), 5);
+}
+
+TEST(Arbiter, AFullCardIsServedToItsLastPlace) {
+  auto card = std::make_unique<Workers>();
+  for (std::uint32_t i = 0; i < kMaxSlices; ++i)
+    card->add({i % 3 == 0 ? 0U : 1U, i % 3 == 0 ? abi::ShareClass::kBestEffort : i % 3 == 1 ? abi::ShareClass::kFixed : abi::ShareClass::kBurst,
+               i % 2 == 0 ? abi::PriorityClass::kStandard : abi::PriorityClass::kOffline});
+  card->works.assign(kMaxSlices, false);
+  const auto last = static_cast<int>(kMaxSlices) - 1;
+  for (const int slice : {0, 1, last}) card->works[static_cast<std::size_t>(slice)] = true;
+  card->play(200 * kMs);
+  card->works.assign(kMaxSlices, false);
+  for (auto& page : card->seen) page = {.busy_ns = page.busy_ns};
+  card->seen.back().want = true;
+  for (const std::uint64_t end = card->now + 100 * kMs; card->now < end;) card->step(card->now + kMs);
+  EXPECT_NE(card->mode(last), abi::LeaseMode::kBlocked);
+}
+
+TEST(Arbiter, SharesFollowTheGuarantees) {
+  const Terms besteffort{0, abi::ShareClass::kBestEffort, abi::PriorityClass::kStandard};
+  const Terms fixed{20, abi::ShareClass::kFixed, abi::PriorityClass::kStandard};
+  const struct {
+    std::vector<Terms> terms;
+    std::vector<double> parts;
+  } cards[] = {
+      {{burst(75), burst(25)}, {0.75, 0.25}},
+      {{burst(25), burst(75)}, {0.25, 0.75}},
+      {{burst(60), burst(30), burst(10)}, {0.6, 0.3, 0.1}},
+      {{burst(49), besteffort}, {0.98, 0.02}},
+      {{besteffort, besteffort}, {0.5, 0.5}},
+      {{fixed}, {0.2}},
+      {{fixed, burst(20)}, {0.2, 0.8}},
+      {{burst(20), fixed, fixed}, {0.6, 0.2, 0.2}},
+  };
+  constexpr std::uint64_t kLong = 4'000 * kMs;
+  for (const auto& [terms, parts] : cards) {
+    Workers card;
+    for (const Terms& one : terms) card.add(one);
+    card.play(kLong);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      EXPECT_NEAR(card.part(static_cast<int>(i), kLong), parts[i], 0.015) << "slice " << i << " of " << parts.size();
+  }
+}
+
+// A fixed slice of a whole card has no rate to be held to. Its bucket would divide by what is left of the card: nothing.
+TEST(Arbiter, AFixedSliceOfAWholeCardIsNotCapped) {
+  Workers card;
+  const int slice = card.add({100, abi::ShareClass::kFixed, abi::PriorityClass::kStandard});
+  card.play(1'000 * kMs);
+  EXPECT_EQ(card.mode(slice), abi::LeaseMode::kSolo);
+  EXPECT_GT(card.part(slice, 1'000 * kMs), 0.99);
+}
+
+TEST(Arbiter, ANewcomerBeginsLevelWithThoseWhoAreThere) {
+  Workers card;
+  const int first = card.add(burst(50));
+  const int second = card.add(burst(50));
+  card.play(1'000 * kMs);
+  card.had.assign(kMaxSlices, 0);
+  const int newcomer = card.add(burst(50));
+  card.play(72 * kMs);
+  for (const int slice : {first, second, newcomer})
+    EXPECT_NEAR(card.part(slice, kMs), 24, 13) << "two leases each, give or take one: slice " << slice;
+}
+
+// Slice 0 and slice 1 in turn: a number is nobody's rank.
+TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
+  for (const int holder : {0, 1}) {
+    const int other = 1 - holder;
+    Workers card;
+    card.add(burst(50));
+    card.add(burst(50));
+    card.play(100 * kMs);
+    while (card.mode(holder) == abi::LeaseMode::kBlocked) card.play(kMs);
+    card.play(kMs);
+    // It falls idle while the other one waits.
+    const std::uint64_t idle = card.now + 1'000;
+    Observation& seen = card.seen[static_cast<std::size_t>(holder)];
+    seen = {.edge_ns = idle, .busy_ns = seen.busy_ns};
+    card.step(idle);
+    EXPECT_NE(card.mode(holder), abi::LeaseMode::kBlocked) << "a pause between two launches";
+    EXPECT_EQ(card.arbiter.next_step_ns(), idle + Tuning{}.idle_yield);
+    card.step(idle + Tuning{}.idle_yield - 1);
+    EXPECT_NE(card.mode(holder), abi::LeaseMode::kBlocked);
+    card.step(idle + Tuning{}.idle_yield);
+    EXPECT_EQ(card.mode(holder), abi::LeaseMode::kBlocked);
+    EXPECT_NE(card.mode(other), abi::LeaseMode::kBlocked);
+  }
+}
+
+// Nobody wanted the card, so whoever was given it has long been forgotten when somebody asks.
+TEST(Arbiter, AForgottenHolderGivesWayToWhoAsks) {
+  for (const int holder : {0, 1}) {
+    const int other = 1 - holder;
+    Card card;
+    card.arbiter.add(burst(50));
+    card.arbiter.add(burst(50));
+    card.seen[static_cast<std::size_t>(holder)] = {.want = true};
+    card.step(kMs);
+    card.seen[static_cast<std::size_t>(holder)] = {};
+    card.step(2 * kMs);
+    card.step(60 * kMs);
+    ASSERT_NE(card.mode(holder), abi::LeaseMode::kBlocked);
+    card.seen[static_cast<std::size_t>(other)] = {.want = true};
+    card.step(60 * kMs + 1);
+    while (card.mode(other) == abi::LeaseMode::kBlocked && card.now < 100 * kMs) card.step(card.arbiter.next_step_ns());
+    EXPECT_LE(card.now, 61 * kMs);
+  }
+}
+
+TEST(Arbiter, ARemovedHolderLeavesTheCardAtOnce) {
+  for (const bool drains : {false, true}) {
+    Workers card;
+    const int first = card.add(burst(50));
+    const int second = card.add(burst(50));
+    card.play(500 * kMs);
+    const bool second_has_it = card.mode(second) != abi::LeaseMode::kBlocked;
+    const int holder = second_has_it ? second : first;
+    const int other = second_has_it ? first : second;
+    card.works.assign(kMaxSlices, false);
+    Observation& held = card.seen[static_cast<std::size_t>(holder)];
+    held = {.want = true, .busy = true, .inflight_ns = 500 * kMs, .busy_ns = held.busy_ns};
+    if (drains) card.step(card.now + Tuning{}.quantum);
+    ASSERT_EQ(card.mode(other), abi::LeaseMode::kBlocked);
+    card.arbiter.remove(holder);
+    EXPECT_EQ(card.arbiter.next_step_ns(), 0U) << "a step is due at once";
+    card.step(card.now + 1);
+    EXPECT_NE(card.mode(other), abi::LeaseMode::kBlocked) << (drains ? "while its work ran over" : "within its lease");
+    EXPECT_FALSE(card.arbiter.is_used(holder));
+  }
+}
+
+/// Two slices of the same class, of which `holder` has a lease since a millisecond and `other` waits; both may be 0.
+struct Contended : Workers {
+  explicit Contended(int holds, const Terms& terms = burst(50)) : holder(holds), other(1 - holds) {
+    add(terms);
+    add(terms);
+    play(100 * kMs);
+    while (mode(holder) == abi::LeaseMode::kBlocked) play(kTick);
+    play(kMs);
+  }
+  Observation& page(int slice) { return seen[static_cast<std::size_t>(slice)]; }
+  bool granted(int slice) { return mode(slice) != abi::LeaseMode::kBlocked; }
+  int holder;
+  int other;
+};
+
+TEST(Arbiter, WorkThatRunsOverIsWaitedForAsLongAsTheDrainAllowsAndNoLonger) {
+  for (const int holder : {0, 1}) {
+    Contended card(holder);
+    card.page(holder) = {.want = true, .busy = true, .inflight_ns = 500 * kMs, .busy_ns = card.page(holder).busy_ns};
+    std::uint64_t end = 0;
+    while (card.granted(holder) && card.now < 200 * kMs) {  // it may have a second turn coming
+      end = card.arbiter.grant(holder).end_ns;
+      card.step(end - 1);
+      EXPECT_TRUE(card.granted(holder));
+      EXPECT_EQ(card.arbiter.next_step_ns(), end);
+      card.step(end);
+    }
+    EXPECT_FALSE(card.granted(holder) || card.granted(card.other)) << "what is in flight has the card";
+    EXPECT_EQ(card.arbiter.next_step_ns(), end + Tuning{}.drain_timeout);
+    card.step(end + Tuning{}.drain_timeout - 1);
+    EXPECT_FALSE(card.granted(card.other));
+    card.step(end + Tuning{}.drain_timeout);
+    EXPECT_TRUE(card.granted(card.other));
+  }
+}
+
+TEST(Arbiter, TheNextOneBeginsWhenLittleIsLeftInFlight) {
+  const std::uint64_t little = Tuning{}.early_handoff;
+  for (const bool more : {false, true}) {
+    Contended card(0);
+    card.page(0) = {.want = true, .busy = true, .inflight_ns = little + (more ? 1 : 0), .busy_ns = card.page(0).busy_ns};
+    const std::uint64_t end = card.arbiter.grant(0).end_ns;
+    card.step(end);
+    EXPECT_EQ(card.granted(1), !more) << "at the end of the lease";
+    if (!more) continue;
+    EXPECT_EQ(card.arbiter.next_step_ns(), end + 1) << "when it is expected to be little";
+    card.step(end + 1);
+    EXPECT_FALSE(card.granted(1));
+    card.page(0).inflight_ns = little;
+    card.step(end + 2);
+    EXPECT_TRUE(card.granted(1)) << "while it drains";
+  }
+}
+
+TEST(Arbiter, WhoeverFellSilentIsForgottenAfterAWhile) {
+  Contended card(1);
+  card.page(0) = {.busy_ns = card.page(0).busy_ns};  // it asks no more
+  card.works[0] = false;
+  const std::uint64_t silent = card.now;
+  card.step(silent + Tuning{}.idle_forget - 1);
+  EXPECT_EQ(card.mode(1), abi::LeaseMode::kLease);
+  EXPECT_EQ(card.arbiter.next_step_ns(), silent + Tuning{}.idle_forget);
+  card.step(silent + Tuning{}.idle_forget);
+  EXPECT_EQ(card.mode(1), abi::LeaseMode::kSolo);
+  EXPECT_EQ(card.arbiter.grant(1).credit_us, Tuning{}.solo_credit_us);
+  EXPECT_EQ(card.arbiter.grant(1).end_ns, kNever);
+}
+
+TEST(Arbiter, StuckWorkIsRescuedWhenItsTimeHasComeAndNotBefore) {
+  for (const int stuck : {0, 1}) {
+    Card card;
+    const int worker = 1 - stuck;
+    card.arbiter.add(burst(stuck == 0 ? 1 : 99));
+    card.arbiter.add(burst(stuck == 0 ? 99 : 1));
+    const auto at = [&](std::uint64_t now) {
+      card.seen[static_cast<std::size_t>(worker)] = {.want = true, .busy = true, .inflight_ns = kMs, .busy_ns = now};
+      card.step(now);
+    };
+    at(kMs);
+    card.seen[static_cast<std::size_t>(stuck)] = {.busy_ns = 7};  // the last progress that it makes
+    at(2 * kMs);
+    card.seen[static_cast<std::size_t>(stuck)] = {.want = true, .busy = true, .inflight_ns = kMs, .busy_ns = 7};
+    std::uint64_t first = 0;
+    for (std::uint64_t now = 2 * kMs; now < 160 * kMs && first == 0; now += kMs) {
+      at(now + kMs);
+      if (card.mode(stuck) != abi::LeaseMode::kBlocked) first = card.now;
+    }
+    EXPECT_GT(first, 2 * kMs);
+    EXPECT_LE(first, 2 * kMs + Tuning{}.rescue_after + Tuning{}.quantum + Tuning{}.drain_timeout + kMs);
+  }
+}
+
+TEST(Arbiter, WhoAsksInVainIsPassedOverForAWhile) {
+  for (const int idler : {0, 1}) {
+    Workers card;
+    card.add(burst(50));
+    card.add(burst(50));
+    card.works[static_cast<std::size_t>(idler)] = false;
+    card.seen[static_cast<std::size_t>(idler)] = {.want = true};
+    std::uint64_t left = 0, from = 0, to = 0;  // the end of its last turn; the first long time without one
+    while (card.now < 2'000 * kMs && to == 0) {
+      const bool had = card.mode(idler) != abi::LeaseMode::kBlocked;
+      card.play(Workers::kTick);
+      const bool has = card.mode(idler) != abi::LeaseMode::kBlocked;
+      if (had && !has) left = card.now;
+      if (has && !had && card.now - left > 2 * Tuning{}.quantum) from = left, to = card.now;
+    }
+    const std::uint64_t turns = Tuning{}.unused_leases;
+    EXPECT_GE(from, turns * Tuning{}.quantum) << "so many turns came as anybody's";
+    EXPECT_LE(from, 2 * turns * (Tuning{}.quantum + kMs));
+    EXPECT_NEAR(static_cast<double>(to - from), static_cast<double>(Tuning{}.pass_over),
+                static_cast<double>(Tuning{}.quantum + Tuning{}.drain_timeout));
+  }
+}
+
+TEST(Arbiter, WhoSleptIsServedSoonAndTwoLeasesAheadAtMost) {
+  Workers card;
+  const int worker = card.add(burst(50));
+  const int sleeper = card.add(burst(50));
+  card.works[static_cast<std::size_t>(sleeper)] = false;
+  card.play(1'000 * kMs);
+  card.had.assign(kMaxSlices, 0);
+  card.works[static_cast<std::size_t>(sleeper)] = true;
+  card.play(20 * kMs);
+  EXPECT_NEAR(card.part(sleeper, kMs), 20, 1) << "it goes first";
+  card.play(180 * kMs);
+  EXPECT_NEAR(card.part(sleeper, kMs) - card.part(worker, kMs), 24, 12);
+}
+
+TEST(Arbiter, WorkInFlightIsBoundedByWhoSharesTheCard) {
+  const auto credit = [](abi::PriorityClass one, abi::PriorityClass other) {
+    Workers card;
+    card.add(burst(50, one));
+    card.add(burst(50, other));
+    card.seen[0] = {.want = true};
+    card.works[1] = false;
+    card.step(1);
+    card.seen[1] = {.want = true, .busy = true, .inflight_ns = 1};
+    card.step(2);
+    while (card.mode(0) == abi::LeaseMode::kBlocked && card.now < 100 * kMs) {
+      card.seen[1] = {};
+      card.step(card.now + kMs);
+    }
+    return card.arbiter.grant(0).credit_us;
+  };
+  using abi::PriorityClass;
+  EXPECT_EQ(credit(PriorityClass::kOffline, PriorityClass::kOnline), Tuning{}.offline_credit_us);
+  EXPECT_EQ(credit(PriorityClass::kOffline, PriorityClass::kStandard), Tuning{}.credit_us);
+  EXPECT_EQ(credit(PriorityClass::kStandard, PriorityClass::kOnline), Tuning{}.credit_us);
+}
+
+TEST(Arbiter, TheRateIsWhatWasPromised) {
+  Card card;
+  const int burstable = card.arbiter.add(burst(30));
+  const int nothing = card.arbiter.add({0, abi::ShareClass::kBestEffort, abi::PriorityClass::kStandard});
+  EXPECT_EQ(card.arbiter.grant(burstable).rate_ppm, 300'000U);
+  const std::uint32_t epoch = card.arbiter.grant(burstable).epoch;
+  card.step(1);
+  EXPECT_EQ(card.arbiter.grant(burstable).rate_ppm, 300'000U);
+  EXPECT_EQ(card.arbiter.grant(nothing).rate_ppm, 10'000U) << "never quite nothing";
+  card.arbiter.set_terms(burstable, burst(40));
+  card.step(2);
+  EXPECT_EQ(card.arbiter.grant(burstable).rate_ppm, 400'000U);
+  card.arbiter.remove(burstable);
+  ASSERT_EQ(card.arbiter.add(burst(10)), burstable);
+  EXPECT_GT(card.arbiter.grant(burstable).epoch, epoch) << "whoever has the number next sees a change";
 }
 
 TEST(Observe, WhateverStandsInThePageIsClamped) {

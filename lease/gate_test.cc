@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "lease/memory_account.h"
@@ -185,6 +187,211 @@ TEST(Gate, ARefusedLaunchGivesItsCreditBack) {
   EXPECT_EQ(w.slot().busy.raw, 0U);
 }
 
+TEST(Gate, WhatWaitsIsToldForHowLongAndOnWhat) {
+  World w;
+  const GateTuning tuning;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kBlocked, 0, 0);
+  Passage passage = w.enter();
+  EXPECT_EQ(passage.wait_ns, tuning.longest_wait) << "until the arbiter says something";
+  EXPECT_EQ(passage.futex_value, w.grant->lease.raw);
+  w.allow(abi::LeaseMode::kLease, w.now, 4'000);
+  passage = w.enter();
+  EXPECT_EQ(passage.verdict, Verdict::kWaitGrant) << "the lease ends at this moment";
+  EXPECT_EQ(passage.wait_ns, tuning.marker_every) << "it stays in the page until the arbiter rules";
+  w.allow(abi::LeaseMode::kLease, w.now + 1, 4'000);
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "it ends after this moment";
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 999);
+  passage = w.enter();
+  EXPECT_EQ(passage.verdict, Verdict::kWaitCompletion) << "1 ms is in flight, and less is allowed";
+  EXPECT_EQ(passage.wait_ns, tuning.marker_every);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 1'000);
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "1 ms is in flight, and so much is allowed";
+}
+
+TEST(Gate, CreditThatNothingWasLaunchedUnderIsNotInFlight) {
+  World w;
+  w.gate.costs().learn(kKey, kMs / 10);
+  w.gate.costs().learn(kKey + 1, kMs);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 100);
+  ASSERT_EQ(w.enter().verdict, Verdict::kGo);
+  EXPECT_EQ(w.lane.credit_ns, kMs * 9 / 10);
+  EXPECT_EQ(w.enter(kKey + 1).verdict, Verdict::kGo) << "0.1 ms of the 1 ms that is reserved is in flight, and so much is allowed";
+  EXPECT_EQ(w.slot().inflight_ns.raw, kMs * 11 / 10);
+}
+
+TEST(Gate, CreditAndMarkersAreLargerWhenAlone) {
+  const GateTuning tuning;
+  for (const auto& [mode, chunk] : {std::pair{abi::LeaseMode::kLease, tuning.marker_every},
+                                    {abi::LeaseMode::kSolo, tuning.solo_marker_every}}) {
+    World w;
+    w.gate.costs().learn(kKey, kMs / 10);
+    w.allow(mode, w.now + 1000 * kMs, 50'000);
+    std::uint64_t launches = 0;
+    for (bool closed = false; !closed; ++launches) {
+      const Passage passage = w.enter();
+      ASSERT_EQ(passage.verdict, Verdict::kGo);
+      EXPECT_EQ(passage.begin_marker, launches == 0);
+      EXPECT_EQ(w.slot().inflight_ns.raw, chunk) << "taken at once for what follows";
+      Segment segment;
+      closed = w.gate.leave(w.lane, passage, &segment);
+    }
+    EXPECT_EQ(launches, chunk / (kMs / 10));
+  }
+}
+
+/// One segment of these kinds of work, each so many times, that took so long on the card.
+void measure(World& w, const std::vector<std::pair<std::uint64_t, int>>& kinds, std::uint64_t took) {
+  Segment segment;
+  bool closed = false;
+  w.allow(abi::LeaseMode::kSolo, ~0ULL, 4'000'000);
+  for (const auto& [key, times] : kinds) {
+    for (int i = 0; i < times; ++i) {
+      const Passage passage = w.enter(key);
+      ASSERT_EQ(passage.verdict, Verdict::kGo);
+      w.lane.segment_target_ns = 1'000'000 * kMs;
+      closed = w.gate.leave(w.lane, passage, &segment);
+    }
+  }
+  ASSERT_FALSE(closed);
+  (void)w.gate.close_stale(w.lane, w.now, &segment);
+  ASSERT_TRUE(w.gate.close_stale(w.lane, w.now, &segment));
+  w.now += took;
+  const std::uint64_t begin = w.slot().busy_ns.raw * 3 + kMs;  // behind all that was before
+  w.gate.completed(segment, begin, begin + took, w.now);
+}
+
+TEST(Gate, WorkNeverSeenLearnsWhatTheKnownWorkBesideItLeaves) {
+  World w;
+  w.gate.costs().learn(1, kMs);
+  measure(w, {{1, 2}, {2, 1}, {3, 2}}, 5 * kMs);
+  EXPECT_EQ(w.gate.costs().estimate_ns(2), kMs) << "3 ms are left of 5, for three launches";
+  EXPECT_EQ(w.gate.costs().estimate_ns(3), kMs);
+  EXPECT_EQ(w.gate.costs().estimate_ns(1), kMs) << "nothing is known about its part";
+  EXPECT_EQ(w.slot().max_op_us.raw, 1'000U);
+  measure(w, {{1, 8}, {4, 1}}, 4 * kMs);
+  EXPECT_EQ(w.gate.costs().estimate_ns(4), kMs / 2) << "an eighth of it all where nothing is left";
+}
+
+TEST(Gate, KnownWorkLearnsInProportion) {
+  World w;
+  w.gate.costs().learn(1, kMs);
+  w.gate.costs().learn(2, 2 * kMs);
+  measure(w, {{1, 1}, {2, 1}}, 6 * kMs);
+  EXPECT_EQ(w.gate.costs().estimate_ns(1), kMs * 5 / 4) << "twice as long as was thought, at a quarter";
+  EXPECT_EQ(w.gate.costs().estimate_ns(2), kMs * 5 / 2);
+  EXPECT_EQ(w.slot().max_op_us.raw, 2'500U);
+}
+
+TEST(Gate, ASegmentRemembersFourKindsOfWorkAndCountsAll) {
+  World w;
+  for (std::uint64_t key = 1; key <= 6; ++key) w.gate.costs().learn(key, 1'000);
+  w.allow(abi::LeaseMode::kSolo, ~0ULL, 50'000);
+  Segment segment;
+  for (std::uint64_t key = 1; key <= 6; ++key) {
+    for (std::uint64_t i = 0; i < key; ++i) EXPECT_FALSE(w.gate.leave(w.lane, w.enter(key), &segment));
+  }
+  (void)w.gate.close_stale(w.lane, w.now, &segment);
+  ASSERT_TRUE(w.gate.close_stale(w.lane, w.now, &segment));
+  EXPECT_EQ(segment.distinct, Segment::kKeys);
+  EXPECT_EQ(segment.operations, 21U);
+  EXPECT_EQ(segment.estimate_ns, 21'000U);
+  for (std::uint32_t i = 0; i < Segment::kKeys; ++i) {
+    EXPECT_EQ(segment.keys[i], i + 1);
+    EXPECT_EQ(segment.counts[i], i + 1);
+  }
+}
+
+TEST(Gate, UnmeasuredWorkCountsAsItWasExpectedAndAtMostTheTimeThatPassed) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kSolo, ~0ULL, 50'000);
+  const auto abandon_after = [&](std::uint64_t passed) {
+    Segment segment;
+    const Passage passage = w.enter();
+    w.lane.segment_target_ns = 1;
+    EXPECT_TRUE(w.gate.leave(w.lane, passage, &segment));
+    const std::uint64_t before = w.slot().busy_ns.raw;
+    w.now += passed;
+    w.slot().anchor_ns.raw = w.now - passed;
+    w.gate.abandoned(segment, w.now);
+    return w.slot().busy_ns.raw - before;
+  };
+  EXPECT_EQ(abandon_after(3 * kMs), kMs);
+  EXPECT_EQ(abandon_after(kMs / 4), kMs / 4);
+  EXPECT_EQ(w.slot().anchor_ns.raw, w.now);
+}
+
+TEST(Gate, TheFastPathIsTheSlowOneInShort) {
+  World w;
+  w.gate.costs().learn(kKey, kMs / 10);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 50'000);
+  std::uint64_t estimate = 0;
+  EXPECT_FALSE(w.gate.enter_fast(w.lane, kKey, kStream, &estimate)) << "nothing is open yet";
+  Segment segment;
+  EXPECT_FALSE(w.gate.leave(w.lane, w.enter(), &segment));
+  std::uint64_t more = 0;
+  for (; w.gate.enter_fast(w.lane, kKey, kStream, &estimate); ++more) {
+    EXPECT_EQ(estimate, kMs / 10);
+    if (!Gate::leave_fast(w.lane, kKey, estimate)) break;
+  }
+  EXPECT_EQ(more, 8U) << "the tenth one fills the segment, and its end marker is leave()'s affair";
+  Passage last;
+  last.key = kKey;
+  last.estimate_ns = estimate;
+  ASSERT_TRUE(w.gate.leave(w.lane, last, &segment));
+  EXPECT_EQ(segment.operations, 10U);
+  EXPECT_EQ(segment.counts[0], 10U);
+  EXPECT_EQ(segment.estimate_ns, kMs);
+  EXPECT_EQ(w.lane.credit_ns, 0U);
+}
+
+TEST(Gate, TheFastPathIsNotTakenWhereAnythingIsOtherwise) {
+  const auto taken = [](const std::function<void(World&)>& change, std::uint64_t key = kKey, std::uint64_t stream = kStream) {
+    World w;
+    w.gate.costs().learn(kKey, kMs / 10);
+    w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 50'000);
+    Segment segment;
+    EXPECT_FALSE(w.gate.leave(w.lane, w.enter(), &segment));
+    change(w);
+    std::uint64_t estimate = 0;
+    const std::uint64_t credit = w.lane.credit_ns;
+    const bool fast = w.gate.enter_fast(w.lane, key, stream, &estimate);
+    EXPECT_EQ(w.lane.credit_ns, fast ? credit - estimate : credit);
+    return fast && Gate::leave_fast(w.lane, key, estimate);
+  };
+  EXPECT_TRUE(taken([](World&) {}));
+  EXPECT_TRUE(taken([](World& w) { w.lane.credit_ns = kMs / 10; })) << "just enough";
+  EXPECT_FALSE(taken([](World& w) { w.lane.credit_ns = kMs / 10 - 1; }));
+  EXPECT_FALSE(taken([](World& w) { w.allow(abi::LeaseMode::kSolo, ~0ULL, 50'000); })) << "another grant";
+  EXPECT_FALSE(taken([](World& w) { w.lane.segment.open = false; }));
+  EXPECT_FALSE(taken([](World&) {}, kKey, kStream + 1));
+  EXPECT_FALSE(taken([](World& w) { w.gate.costs().learn(kKey + 1, kMs / 10); }, kKey + 1)) << "another kind of work";
+  EXPECT_FALSE(taken([](World& w) { w.lane.segment.distinct = 0; }));
+  EXPECT_FALSE(taken([](World& w) { w.lane.segment_target_ns = 2 * (kMs / 10); })) << "it fills the segment";
+  EXPECT_TRUE(taken([](World& w) { w.lane.segment_target_ns = 2 * (kMs / 10) + 1; }));
+}
+
+TEST(Gate, TheBucketOfOneOnItsOwnHoldsFiftyMillisecondsOfItsRate) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kBlocked, 0, 0);
+  const auto launches = [&] {
+    int passed = 0;
+    for (; w.enter().verdict == Verdict::kGo; ++passed) w.gate.give_credit_back(w.lane, w.now);
+    return passed;
+  };
+  w.now += abi::kHeartbeatMissedNs;
+  EXPECT_EQ(launches(), 0) << "not silent for longer than that";
+  EXPECT_FALSE(w.gate.on_its_own());
+  w.now += 1;
+  EXPECT_EQ(launches(), 15) << "50 ms at 30 %";
+  w.now += 20 * kMs;
+  EXPECT_EQ(launches(), 6);
+  w.now += 60'000 * kMs;
+  EXPECT_EQ(launches(), 15) << "no more, however long it was quiet";
+}
+
 TEST(Gate, WithASilentArbiterTheLastRateGoesOn) {
   World w;
   w.gate.costs().learn(kKey, kMs);
@@ -214,6 +421,38 @@ TEST(CostTable, ColdWorkIsTakenForLongAndTheFirstMeasurementStands) {
   EXPECT_EQ(table.estimate_ns(3), 600U);
   table.forget(3);
   EXPECT_FALSE(table.knows(3));
+}
+
+TEST(CostTable, TakesAnyDurationAndNeverSaysNothing) {
+  CostTable table;
+  table.learn(3, 0);
+  EXPECT_EQ(table.estimate_ns(3), 1U);
+  table.learn(4, 1);
+  EXPECT_EQ(table.estimate_ns(4), 1U);
+  const std::uint64_t most = (1ULL << 40) - 1;
+  table.learn(5, most);
+  EXPECT_EQ(table.estimate_ns(5), most);
+  table.learn(6, most + 1);
+  EXPECT_EQ(table.estimate_ns(6), most) << "18 minutes and no more";
+  EXPECT_TRUE(table.knows(6));
+  table.forget(7);
+  EXPECT_TRUE(table.knows(6)) << "another one's place";
+}
+
+TEST(CostTable, OneThatTakesAnothersPlaceIsNotTakenForIt) {
+  CostTable table;
+  std::size_t known = 0;
+  for (std::uint64_t key = 1; key <= 4'000; ++key) {
+    EXPECT_FALSE(table.knows(key));
+    table.learn(key, key);
+    EXPECT_EQ(table.estimate_ns(key), key);
+  }
+  for (std::uint64_t key = 1; key <= 4'000; ++key) {
+    known += table.knows(key) ? 1 : 0;
+    EXPECT_EQ(table.estimate_ns(key), table.knows(key) ? key : CostTable::kColdNs);
+  }
+  EXPECT_GT(known, CostTable::kEntries * 8 / 10) << "nearly every place is used";
+  EXPECT_LE(known, CostTable::kEntries);
 }
 
 // What two threads of a process and the helper do to one page at once; the thread sanitizer watches.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <thread>
@@ -48,6 +49,24 @@ TEST(MemoryAccount, ARequestNearTheEndOfTheNumbersDoesNotWrapAround) {
   EXPECT_FALSE(pages.of(0).reserve(~std::uint64_t{0}));
   EXPECT_FALSE(pages.of(0).reserve(~std::uint64_t{0} - kGiB / 4));
   EXPECT_EQ(pages.of(0).used(), kGiB / 2);
+}
+
+TEST(MemoryAccount, OnlySlotsThatWereGivenCount) {
+  Pages pages(kGiB, 3);
+  for (const std::uint32_t slot : {0U, 1U, 2U, 3U, 1023U}) pages.account->slots[slot].used_bytes.raw = 1;
+  EXPECT_EQ(pages.of(0).used(), 3U);
+  EXPECT_EQ(pages.of(3).used(), 4U) << "the own slot counts, whatever the arbiter's word";
+  struct {
+    abi::AccountPage page;
+    std::uint64_t behind[8];
+  } memory;
+  static_assert(sizeof memory == sizeof(abi::AccountPage) + 64);
+  std::memset(&memory, 0, sizeof memory);
+  memory.behind[0] = memory.behind[1] = memory.behind[2] = kGiB;
+  for (const std::uint32_t slots : {1024U, 1025U, ~0U}) {
+    pages.grant->high_slot.raw = slots;
+    EXPECT_EQ(MemoryAccount(*pages.grant, memory.page, memory.page.slots[1023]).used(), 0U) << "what lies behind the page";
+  }
 }
 
 TEST(MemoryAccount, NoiseInAnotherSlotRefusesRatherThanGrants) {

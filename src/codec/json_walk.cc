@@ -5,9 +5,9 @@
 #include <cstring>
 #ifdef __SSE2__
 #include <emmintrin.h>
+#endif
 
 #include "base/ascii.h"
-#endif
 
 namespace carve::codec {
 namespace {

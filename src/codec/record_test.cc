@@ -5,9 +5,12 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <boost/json.hpp>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <set>
 
 #include "codec/journal/journal_text.h"
 
@@ -113,6 +116,42 @@ TEST(Record, WhatIsNotARecordIsRefusedWithAReason) {
     ASSERT_FALSE(read) << name;
     EXPECT_THAT(read.error().what, HasSubstr(reasons.at(name))) << name;
   }
+}
+
+/// Every text that lacks one member of this value, with the member's name.
+void without_each(const boost::json::value& value, const std::function<void(const boost::json::value&, const std::string&)>& use) {
+  if (const auto* object = value.if_object()) {
+    for (const auto& member : *object) {
+      auto less = *object;
+      less.erase(member.key());
+      use(less, std::string(member.key()));
+      without_each(member.value(), [&](const boost::json::value& inner, const std::string& name) {
+        auto changed = *object;
+        changed[member.key()] = inner;
+        use(changed, name);
+      });
+    }
+  } else if (const auto* list = value.if_array(); list != nullptr && !list->empty()) {
+    without_each(list->front(), [&](const boost::json::value& inner, const std::string& name) {
+      auto changed = *list;
+      changed.front() = inner;
+      use(changed, name);
+    });
+  }
+}
+
+TEST(Record, EveryMemberThatIsMissingIsNamed) {
+  const auto text = encode_record(golden_v1().at("local_run"));
+  ASSERT_TRUE(text);
+  std::set<std::string> missing;
+  without_each(boost::json::parse(*text), [&](const boost::json::value& value, const std::string& name) {
+    const auto read = decode_record(boost::json::serialize(value));
+    if (read) return;  // a flag
+    EXPECT_THAT(read.error().what, HasSubstr("has no " + name));
+    missing.insert(name);
+  });
+  EXPECT_THAT(missing, testing::IsSupersetOf({"v", "epoch", "owner", "kind", "uid", "parts", "part", "share", "priority", "dialect",
+                                              "cards", "uuid", "bytes", "compute"}));
 }
 
 TEST(Record, SizeAndDepthAreBounded) {

@@ -68,6 +68,19 @@ TEST(Review, WhatCannotBeAnsweredIsAnErrorAndWhatCannotBeReadIsSaid) {
   EXPECT_THAT(empty->unreadable.what, HasSubstr("without request.object"));
 }
 
+TEST(Review, OnlyWhereAPodIsMadeOrChangedItsObjectIsMissed) {
+  const auto missed = [](const std::string& operation, const std::string& resource) {
+    const auto review = parse_review(R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":")" + operation +
+                                     R"(","resource":{"resource":")" + resource + R"("},"object":null}})");
+    return review && !review->unreadable.what.empty();
+  };
+  EXPECT_TRUE(missed("CREATE", "pods"));
+  EXPECT_TRUE(missed("UPDATE", "pods"));
+  EXPECT_FALSE(missed("DELETE", "pods"));
+  EXPECT_FALSE(missed("CONNECT", "pods"));
+  EXPECT_FALSE(missed("CREATE", "secrets"));
+}
+
 TEST(Answer, CarriesThePatchInBase64) {
   ReviewAnswer answer;
   answer.uid = "r-1";
@@ -93,6 +106,33 @@ TEST(Answer, RefusesWithATextAndWithoutAPatch) {
           R"("allowed":false,"status":{"code":422,"reason":"Invalid","message":"nonsense"})"));
   EXPECT_THAT(text, Not(HasSubstr("patch")));
   EXPECT_THAT(text, HasSubstr(std::string(253, 'w') + "...\""));
+}
+
+std::vector<std::string> warnings_of(std::vector<std::string> warnings) {
+  const auto sent = boost::json::parse(to_json({"r-1", "", std::move(warnings), {}}));
+  std::vector<std::string> shown;
+  if (const auto* all = sent.at("response").as_object().if_contains("warnings")) {
+    for (const auto& one : all->as_array()) shown.emplace_back(one.as_string());
+  }
+  return shown;
+}
+
+TEST(Answer, AWarningIsCutWhereTheServerWouldAndNeverWithinACharacter) {
+  EXPECT_THAT(warnings_of({std::string(256, 'w')}), ElementsAre(std::string(256, 'w')));
+  EXPECT_THAT(warnings_of({std::string(257, 'w')}), ElementsAre(std::string(253, 'w') + "..."));
+  const std::string character = "\xe2\x82\xac";  // three bytes
+  for (std::size_t before = 250; before <= 253; ++before) {
+    const std::size_t whole = before + 3 <= 253 ? before + 3 : before;
+    const std::string text = std::string(before, 'w') + character;
+    EXPECT_THAT(warnings_of({text + character}), ElementsAre(text.size() + 3 <= 256 ? text + character : text.substr(0, whole) + "..."))
+        << before;
+  }
+}
+
+TEST(Answer, WarningsStopWhereTheServerStopsReading) {
+  EXPECT_EQ(warnings_of(std::vector<std::string>(16, std::string(256, 'w'))).size(), 16U);
+  EXPECT_EQ(warnings_of(std::vector<std::string>(17, std::string(256, 'w'))).size(), 16U);
+  EXPECT_TRUE(warnings_of({}).empty());
 }
 
 TEST(Answer, Base64OfEveryLength) {

@@ -37,6 +37,10 @@ TEST(Budget, CoversWhatItsSelectorTakes) {
   EXPECT_TRUE(covers(rule("In", R"(["a","b"])"), pod({{"k", "b"}})));
   EXPECT_FALSE(covers(rule("In", R"(["a","b"])"), pod({{"k", "c"}})));
   EXPECT_FALSE(covers(rule("In", R"(["a"])"), pod({})));
+  EXPECT_FALSE(covers(rule("NotIn", R"(["a"])"), pod({{"k", "a"}})));
+  EXPECT_TRUE(covers(rule("NotIn", R"(["a"])"), pod({{"k", "b"}})));
+  EXPECT_TRUE(covers(rule("NotIn", R"(["a"])"), pod({})));
+  EXPECT_TRUE(covers(rule("DoesNotExist"), pod({})));
   EXPECT_TRUE(covers(rule("Exists"), pod({{"k", ""}})));
   EXPECT_FALSE(covers(rule("Exists"), pod({})));
   EXPECT_FALSE(covers(rule("DoesNotExist"), pod({{"k", ""}})));

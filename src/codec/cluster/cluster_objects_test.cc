@@ -107,6 +107,39 @@ TEST(ClusterPod, WhatDecidesAboutItsGoing) {
   EXPECT_EQ(other->grace, 30);
 }
 
+TEST(ClusterPod, EveryPhaseAndWhatItMeans) {
+  for (const auto& [phase, ended] : {std::pair<std::string, bool>{"Pending", false}, {"Running", false}, {"Unknown", false},
+                                     {"Succeeded", true}, {"Failed", true}, {"", false}}) {
+    const auto pod = parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"phase":")" + phase + R"("}})");
+    ASSERT_TRUE(pod);
+    EXPECT_EQ(pod->ended, ended) << phase;
+  }
+}
+
+TEST(ClusterPod, OnlyTheSchedulersOwnWordIsARefusal) {
+  const auto refused = [](const std::string& type, const std::string& status, const std::string& reason) {
+    return parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"conditions":[{"type":"Ready"},{"type":")" +
+                             type + R"(","status":")" + status + R"(","reason":")" + reason + R"("}]}})")->refused;
+  };
+  EXPECT_TRUE(refused("PodScheduled", "False", "Unschedulable"));
+  EXPECT_FALSE(refused("PodScheduled", "True", "Unschedulable"));
+  EXPECT_FALSE(refused("PodScheduled", "False", "SchedulingGated"));
+  EXPECT_FALSE(refused("Ready", "False", "Unschedulable"));
+}
+
+TEST(ClusterPod, AContainerThatEverRanHasStarted) {
+  const auto started = [](const std::string& list, const std::string& status) {
+    return parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{")" + list + R"(":[{"name":"a"},)" + status +
+                             "]}}")->started;
+  };
+  for (const std::string list : {"initContainerStatuses", "containerStatuses"}) {
+    EXPECT_TRUE(started(list, R"({"state":{"running":{}}})"));
+    EXPECT_TRUE(started(list, R"({"state":{"terminated":{}}})"));
+    EXPECT_TRUE(started(list, R"({"restartCount":1,"state":{"waiting":{}}})"));
+    EXPECT_FALSE(started(list, R"({"restartCount":0,"state":{"waiting":{}}})"));
+  }
+}
+
 TEST(ClusterNode, LabelsAndSlots) {
   const auto node = parse_cluster_node(
       R"({"metadata":{"name":"n","labels":{"pool":"a"}},"status":{"allocatable":{"elasticgpu.io/slot":"128"}}})");

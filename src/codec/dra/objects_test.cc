@@ -31,8 +31,32 @@ TEST(Claim, WhatADriverNeedsOfIt) {
   EXPECT_TRUE(claim->configs[0].from_class);
   EXPECT_EQ(claim->configs[0].parameters, R"({"kind":"K","n":1})");
   EXPECT_EQ(claim->configs[1].requests, std::vector<std::string>{"g"});
+  EXPECT_EQ(claim->space + "/" + claim->name + "/" + claim->uid, "ml/c/u-1");
+  const auto& result = claim->results[0];
+  EXPECT_EQ(result.request + " " + result.driver + " " + result.pool + " " + result.device, "g gpu.elasticgpu.io n1 gpu-1");
+  EXPECT_EQ(result.consumed.at("cores"), "30");
+  EXPECT_FALSE(claim->configs[1].from_class);
+  EXPECT_EQ(claim->configs[0].driver, "d");
+  EXPECT_EQ(claim->users.at(0).resource + "/" + claim->users.at(0).name, "pods/p");
   EXPECT_EQ(claim->users.at(0).uid, "u-p");
   EXPECT_EQ(claim->ready, std::vector<std::string>{"n1/gpu-1/s-1"});
+}
+
+TEST(Claim, TheClassesOfItsRequestsAndOfTheirAlternatives) {
+  const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"spec":{"devices":{"requests":[
+    {"exactly":{"deviceClassName":"a"}},{"firstAvailable":[{"deviceClassName":"b"},{"deviceClassName":"c"}]},{}]}}})");
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(claim->classes, (std::vector<std::string>{"a", "b", "c"}));
+}
+
+TEST(Claim, QuantitiesMayBeNumbersAndOnlyReadyDevicesAreReady) {
+  const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"status":{"allocation":{"devices":{"results":[
+    {"consumedCapacity":{"cores":30,"odd":true}}]}},"devices":[
+    {"pool":"p","device":"a","conditions":[{"type":"Ready","status":"False"},{"type":"Other","status":"True"}]},
+    {"pool":"p","device":"b","shareID":"s","conditions":[{"type":"Other","status":"False"},{"type":"Ready","status":"True"}]}]}})");
+  ASSERT_TRUE(claim);
+  EXPECT_EQ(claim->results.at(0).consumed, (std::map<std::string, std::string>{{"cores", "30"}, {"odd", ""}}));
+  EXPECT_EQ(claim->ready, std::vector<std::string>{"p/b/s"});
 }
 
 TEST(Claim, WithoutAnAllocationItIsNotAllocated) {
@@ -57,6 +81,37 @@ TEST(Claim, StatusSpeaksOfTheSameUid) {
       R"("status":{"devices":[{"driver":"d","pool":"n1","device":"gpu-1","conditions":[{"type":)"
       R"("Ready","status":"True",)"
       R"("reason":"Prepared","message":"4 GiB","lastTransitionTime":"2026-01-01T00:00:00Z"}],"data":{"a":1}}]}})");
+}
+
+TEST(Claim, StatusOfADeviceThatIsSharedAndNotReady) {
+  Claim claim;
+  claim.name = "c";
+  const auto body = claim_status_body(claim, {{"d", "n1", "gpu-1", "s-1", false, "R", "m", "no object"}, {"d", "n1", "g", "", true, "R", "", "[1]"}}, "t");
+  EXPECT_THAT(body, HasSubstr(R"("device":"gpu-1","shareID":"s-1","conditions":[{"type":"Ready","status":"False")"));
+  EXPECT_THAT(body, testing::Not(HasSubstr("\"data\""))) << "what is no object is left out";
+}
+
+TEST(ResourceSlice, Golden) {
+  PublishedSlice slice{"n1-d-0", "", "d", "n1", "pool", 3, 2, {}};
+  PublishedDevice device;
+  device.name = "gpu-1";
+  device.attributes = {{"a", std::string("t")}, {"b", std::int64_t{7}}, {"c", false}, {"d", AttributeVersion{"1.2.3"}}};
+  device.capacity = {{"memory", {"80Gi", "40Gi", "1Mi", "2Mi"}}};
+  device.taints = {{"k", "v", "NoSchedule", ""}};
+  slice.devices = {device};
+  EXPECT_EQ(encode_slice(slice, ""),
+            R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"n1-d-0"},"spec":{"driver":"d",)"
+            R"("nodeName":"n1","pool":{"name":"pool","generation":3,"resourceSliceCount":2},"devices":[{"name":"gpu-1",)"
+            R"("allowMultipleAllocations":true,"attributes":{"a":{"string":"t"},"b":{"int":7},"c":{"bool":false},)"
+            R"("d":{"version":"1.2.3"}},"capacity":{"memory":{"value":"80Gi","requestPolicy":{"default":"40Gi",)"
+            R"("validRange":{"min":"1Mi","step":"2Mi"}}}},"taints":[{"key":"k","value":"v","effect":"NoSchedule"}]}]}})");
+  const auto again = parse_slice(encode_slice(slice, ""));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->name + " " + again->driver + " " + again->node + " " + again->pool, "n1-d-0 d n1 pool");
+  EXPECT_EQ(again->count, 2);
+  EXPECT_EQ(again->devices, slice.devices);
+  EXPECT_FALSE(parse_slice("{}"));
+  EXPECT_FALSE(parse_slice("{"));
 }
 
 TEST(ResourceSlice, ReadsBackWhatItWrote) {
@@ -89,6 +144,28 @@ TEST(Event, IsAboutOneObject) {
   EXPECT_THAT(text,
               HasSubstr(R"("involvedObject":{"kind":"Pod","namespace":"ml","name":"p","uid":"u")"));
   EXPECT_LT(text.size(), 1600U);
+}
+
+TEST(Event, Golden) {
+  EventNote note{"Pod", "ml", "p", "u", "Reason", "words", false};
+  const EventTimes times{"t1", "t2", 3};
+  EXPECT_EQ(encode_event(note, "e", "n1", "carve-agent", times),
+            R"({"apiVersion":"v1","kind":"Event","metadata":{"name":"e","namespace":"ml"},"involvedObject":{"kind":"Pod",)"
+            R"("namespace":"ml","name":"p","uid":"u","apiVersion":"v1"},"type":"Normal","reason":"Reason","message":"words",)"
+            R"("source":{"component":"carve-agent","host":"n1"},"firstTimestamp":"t1","lastTimestamp":"t2","count":3})");
+  note.kind = "Node";
+  note.warning = true;
+  note.message = std::string(1025, 'x');
+  const auto text = encode_event(note, "e", "n1", "carve-agent", times);
+  EXPECT_THAT(text, HasSubstr(R"("involvedObject":{"kind":"Node","namespace":"")"));
+  EXPECT_THAT(text, HasSubstr(R"("type":"Warning")"));
+  EXPECT_THAT(text, HasSubstr("\"" + std::string(1024, 'x') + "\""));
+}
+
+TEST(Event, TheUidOfAnObject) {
+  EXPECT_EQ(uid_of(R"({"metadata":{"uid":"u"}})"), "u");
+  EXPECT_EQ(uid_of("{"), "");
+  EXPECT_EQ(uid_of("{}"), "");
 }
 
 }  // namespace

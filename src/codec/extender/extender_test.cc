@@ -38,6 +38,9 @@ TEST(Extender, WholeNodesComeBackWhole) {
   EXPECT_THAT(args->names, ElementsAre("a", "b"));
   EXPECT_THAT(to_json(FilterAnswer{{"a"}, {}, {{"b", "no card"}}, ""}, *args),
               HasSubstr(R"("items":[{"metadata":{"name":"a","labels":{"x":"1"}}}])"));
+  EXPECT_EQ(to_json(FilterAnswer{{"b", "x", "a"}, {}, {}, "e"}, *args),
+            R"({"NodeNames":null,"Nodes":{"metadata":{},"items":[{"metadata":{"name":"b"}},)"
+            R"({"metadata":{"name":"a","labels":{"x":"1"}}}]},"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":"e"})");
 }
 
 TEST(Extender, WhatNeedsEscapingIsEscaped) {
@@ -56,6 +59,33 @@ TEST(Extender, NonsenseIsRefusedWithWhatIsMissing) {
   EXPECT_FALSE(parse_extender_args(R"({"Pod":{"metadata":{"name":"p"}},"NodeNames":[]})"));
   EXPECT_THAT(parse_binding_args(R"({"PodName":"p","PodNamespace":"s","Node":"n"})").error().what,
               HasSubstr("PodUID"));
+}
+
+TEST(Extender, APodsPriorityAndNominationAreRead) {
+  const std::string pod = R"({"Pod":{"metadata":{"name":"p","uid":"u"},"spec":{"priority":)";
+  for (const std::string nodes : {R"("NodeNames":["a"])", R"("Nodes":{"items":[{"metadata":{"name":"a"}}]})"}) {
+    const std::string text = pod + R"(7},"status":{"nominatedNodeName":"n"}},)" + nodes + "}";
+    const auto args = parse_extender_args(text);
+    ASSERT_TRUE(args) << args.error().what;
+    EXPECT_EQ(args->priority, 7);
+    EXPECT_EQ(args->nominated, "n");
+  }
+  const std::string large = pod + R"(99999999999}},"NodeNames":[]})";
+  EXPECT_EQ(parse_extender_args(large)->priority, INT32_MAX);
+}
+
+// Of two members of one name the document's reader takes the last, and the walk must not take another one.
+TEST(Extender, WhatIsSaidTwiceIsReadAsTheDocumentsReaderDoes) {
+  const std::string pods = std::string(R"({"Pod":)") + kPod + R"(,"Pod":{"metadata":{"name":"q","uid":"u-2"}},"NodeNames":["a"]})";
+  const auto of_two = parse_extender_args(pods);
+  ASSERT_TRUE(of_two) << of_two.error().what;
+  EXPECT_EQ(of_two->pod.uid, "u-2");
+  const std::string names = call(R"(,"NodeNames":["a"],"NodeNames":["b","c"])");
+  EXPECT_THAT(parse_extender_args(names)->names, ElementsAre("b", "c"));
+  const std::string escaped = call(R"(,"NodeNames":["a\u0062"])");
+  EXPECT_THAT(parse_extender_args(escaped)->names, ElementsAre("ab"));
+  EXPECT_FALSE(parse_extender_args(call(R"(,"NodeNames":["a",""])")));
+  EXPECT_FALSE(parse_extender_args(call(R"(,"NodeNames":["a"])") + "x"));
 }
 
 TEST(Extender, VictimsComeInBothFormsAndGoOutByUid) {
@@ -96,6 +126,7 @@ TEST(Extender, BindingAndScores) {
   EXPECT_EQ(wished->node, "n");
   EXPECT_EQ(wished->wish, R"({"a":"\"b"})");
   EXPECT_EQ(wished->why, "because");
+  EXPECT_EQ(with_wish("no object", "w", "y"), "no object");
   EXPECT_EQ(binding_result(""), R"({"Error":""})");
   EXPECT_EQ(to_json(std::vector<HostScore>{{"a", 10}, {"b", 3}}),
             R"([{"Host":"a","Score":10},{"Host":"b","Score":3}])");

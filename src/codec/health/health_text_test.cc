@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "codec/health/known_cards_text.h"
 #include "codec/health/xid_policy_text.h"
 
@@ -51,6 +53,36 @@ TEST(XidPolicyText, EveryWrongLineIsNamedWithWhatIsLegal) {
   EXPECT_EQ(what.find("p:11"), std::string::npos);
 }
 
+TEST(XidPolicyText, IsReadUpToItsLimits) {
+  const auto fits = [](const std::string& text) { return parse(text).has_value(); };
+  const std::string line = "xid 1 ignore\n";
+  const std::size_t most = 256 * 1024;
+  EXPECT_TRUE(fits(line + std::string(most - line.size(), '\n')));
+  EXPECT_FALSE(fits(line + std::string(most - line.size() + 1, '\n')));
+  EXPECT_TRUE(fits("xid 1 ignore \"" + std::string(100, 'w') + "\""));
+  EXPECT_FALSE(fits("xid 1 ignore \"" + std::string(101, 'w') + "\""));
+  EXPECT_TRUE(fits("xid 1 ignore \" ~\"")) << "the first and the last printable character";
+  for (const std::string meaning : {"", "\x1f", "\x7f", "\xc3\xa9"}) EXPECT_FALSE(fits("xid 1 ignore \"" + meaning + "\"")) << meaning;
+  for (const std::string codes : {"1", "999", "1-999", "5-5", "1,2,3-4"}) EXPECT_TRUE(fits("xid " + codes + " ignore")) << codes;
+  for (const std::string codes : {"0", "1000", "1-1000", "0-1", "6-5", "1,", ",1", "1-", "-1", "a", "0000000001", "1-2-3"})
+    EXPECT_FALSE(fits("xid " + codes + " ignore")) << codes;
+  const auto healed = [](const std::string& after) { return parse("xid 13 unhealthy heal-after=" + after); };
+  for (const auto& [after, seconds] : {std::pair<std::string, int>{"1s", 1}, {"86400s", 86400}, {"1m", 60}, {"1440m", 86400},
+                                       {"1h", 3600}, {"24h", 86400}})
+    EXPECT_EQ(healed(after)->row(13).heal_after, std::chrono::seconds(seconds)) << after;
+  for (const std::string after : {"", "s", "0s", "86401s", "1441m", "25h", "1", "1d", "-1s"}) EXPECT_FALSE(healed(after)) << after;
+}
+
+TEST(XidPolicyText, TwentyProblemsAreNamedAndTheRestCounted) {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "nonsense\n";
+  EXPECT_EQ(parse(text).error().what.find(" more"), std::string::npos);
+  EXPECT_NE(parse(text).error().what.find("p:20: "), std::string::npos);
+  text += "nonsense\nnonsense";
+  EXPECT_NE(parse(text).error().what.find("\n  and 2 more"), std::string::npos);
+  EXPECT_EQ(parse(text).error().what.find("p:21: "), std::string::npos);
+}
+
 KnownCards two_cards() {
   KnownCards known;
   known.boot_id = "b-1";
@@ -92,6 +124,33 @@ TEST(KnownCardsText, WhatIsBrokenIsRefused) {
   EXPECT_FALSE(parse_known_cards(changed("GPU-1", "GPU-0"))) << "twice";
   EXPECT_FALSE(parse_known_cards(changed("\"xid\":48", "\"xid\":0")));
   EXPECT_FALSE(parse_known_cards(changed("\"memory\":150323855360", "\"memory\":0")));
+}
+
+TEST(KnownCardsText, NumbersAndTextsAreReadUpToTheirLimits) {
+  const auto read_back = [](const std::function<void(KnownCards&)>& change) {
+    auto known = two_cards();
+    change(known);
+    const auto again = parse_known_cards(encode_known_cards(known));
+    return again && *again == known;
+  };
+  EXPECT_TRUE(read_back([](KnownCards& k) { k.boot_id = std::string(1024, 'b'); }));
+  EXPECT_FALSE(read_back([](KnownCards& k) { k.boot_id = std::string(1025, 'b'); }));
+  for (const int numa : {-1, 1024}) EXPECT_TRUE(read_back([&](KnownCards& k) { k.cards[0].card.numa_node = numa; }));
+  for (const int numa : {-2, 1025}) EXPECT_FALSE(read_back([&](KnownCards& k) { k.cards[0].card.numa_node = numa; }));
+  for (const int minor : {-1, 1 << 20}) EXPECT_TRUE(read_back([&](KnownCards& k) { k.cards[0].card.minor = minor; }));
+  for (const int minor : {-2, (1 << 20) + 1}) EXPECT_FALSE(read_back([&](KnownCards& k) { k.cards[0].card.minor = minor; }));
+  for (const std::uint32_t xid : {1U, kMostXid}) EXPECT_TRUE(read_back([&](KnownCards& k) { k.cards[0].held = HeldXid{xid}; }));
+  EXPECT_FALSE(read_back([](KnownCards& k) { k.cards[0].held = HeldXid{kMostXid + 1}; }));
+  EXPECT_TRUE(read_back([](KnownCards& k) { k.cards[0].card.memory = Bytes(1); }));
+  EXPECT_FALSE(read_back([](KnownCards& k) { k.cards[0].card.id = CardId(); }));
+  const auto many = [](std::size_t count) {
+    return [count](KnownCards& known) {
+      known.cards.resize(count, known.cards[0]);
+      for (std::size_t i = 0; i < count; ++i) known.cards[i].card.id = CardId("GPU-" + std::to_string(i));
+    };
+  };
+  EXPECT_TRUE(read_back(many(kMaxKnownCards)));
+  EXPECT_FALSE(read_back(many(kMaxKnownCards + 1)));
 }
 
 }  // namespace

@@ -48,6 +48,18 @@ TEST(EngineConfig, DockersFileAndItsNonsense) {
   EXPECT_EQ(parse_docker_config("{}")->cdi, std::nullopt);
 }
 
+TEST(CdiSpec, IsReadUpToOneMebibyte) {
+  const std::string spec = R"({"cdiVersion":"0.3.0","kind":"v/c","devices":[]})";
+  EXPECT_TRUE(parse_cdi_spec(spec + std::string((1U << 20U) - spec.size(), ' ')));
+  EXPECT_FALSE(parse_cdi_spec(spec + std::string((1U << 20U) - spec.size() + 1, ' ')));
+}
+
+TEST(EngineConfig, TomlTextsEndAtTheirQuoteAndCommentsAreNoValues) {
+  const auto settings = toml_settings("a = \"x # y\" # z\nb='q'\nc = \"open\nd = 1 # two\ne=\n= f\nlast = 'end'");
+  EXPECT_EQ(settings, (std::map<std::string, std::string>{
+                          {"a", "x # y"}, {"b", "q"}, {"c", "open"}, {"d", "1"}, {"e", ""}, {"", "f"}, {"last", "end"}}));
+}
+
 TEST(EngineConfig, TomlLines) {
   const auto settings = toml_settings(
       "# x = 1\n[plugins]\n  enable_cdi = false # why\n default_runtime_name = "
@@ -63,6 +75,10 @@ TEST(EngineConfig, OnlyInstalledPackagesCount) {
       "Package: a\nStatus: install ok installed\nVersion: 1\n\nPackage: b\nStatus: deinstall ok "
       "config-files\nVersion: 2\n");
   EXPECT_EQ(packages, (std::map<std::string, std::string>{{"a", "1"}}));
+  EXPECT_EQ(installed_packages("Package: a\nStatus: install ok installed\n\nPackage: b\nVersion: 2\n"),
+            (std::map<std::string, std::string>()))
+      << "one package's state is not the next one's";
+  EXPECT_EQ(installed_packages("Status: install ok installed\nVersion: 2\n"), (std::map<std::string, std::string>()));
 }
 
 TEST(Injection, OneDeviceInTheArgumentsOfDocker) {
@@ -77,6 +93,18 @@ TEST(Injection, OneDeviceInTheArgumentsOfDocker) {
   EXPECT_THAT(*arguments, ElementsAre("--env=A=b", "--device=/dev/nvidia0",
                                       "--mount=type=bind,source=/h,target=/c,readonly",
                                       "--mount=type=bind,source=/w,target=/w"));
+}
+
+TEST(Injection, WhatIsForAllDevicesComesFirst) {
+  const auto injection = parse_injection(
+      R"({"containerEdits":{"env":["A=1"],"mounts":[{"hostPath":"/a","containerPath":"/b"}]},"devices":[)"
+      R"({"containerEdits":{"env":["B=2"]}},{"containerEdits":{"env":["C=3"]}}]})");
+  ASSERT_TRUE(injection) << injection.error().what;
+  EXPECT_THAT(*docker_arguments(*injection), ElementsAre("--env=A=1", "--env=B=2", "--mount=type=bind,source=/a,target=/b"));
+  EXPECT_FALSE(parse_injection(R"({"containerEdits":{"hooks":[]},"devices":[{"containerEdits":{}}]})"));
+  EXPECT_FALSE(parse_injection(R"({"devices":[{"containerEdits":3}]})"));
+  EXPECT_FALSE(docker_arguments({{}, {}, {{"/a", "/c\n", true}}}));
+  EXPECT_FALSE(docker_arguments({{}, {"/dev/a,b"}, {}}));
 }
 
 TEST(Injection, WhatNoOtherFormCanSayIsRefused) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
 namespace carve::codec {
 namespace {
 
@@ -135,6 +138,45 @@ TEST(JournalText, EventsThatWouldNotBeReadBackAreNotWritten) {
           .error()
           .code,
       Code::kOutOfRange);
+}
+
+TEST(JournalText, ALineMayBeAsLongAsIsLegal) {
+  const auto notes = [](std::size_t last) {
+    std::vector<JournalEvent> events;
+    for (std::size_t left = last; left > 0; left -= std::min(left, kMaxNoteText))
+      events.emplace_back(PutNote{"n" + std::to_string(events.size()), std::string(std::min(left, kMaxNoteText), 'x')});
+    return events;
+  };
+  std::size_t fits = kMaxJournalLine / 2;  // the most text of notes that a line takes
+  for (std::size_t step = kMaxJournalLine / 4; step > 0; step /= 2) {
+    while (journal_line(1, notes(fits + step))) fits += step;
+  }
+  const std::string longest = line(1, notes(fits));
+  EXPECT_EQ(longest.size(), kMaxJournalLine);
+  EXPECT_EQ(kMaxJournalLine, 256U * 1024);
+  const auto replay = replay_journal(journal_header(1) + longest);
+  ASSERT_TRUE(replay) << "what is written is read";
+  EXPECT_EQ(replay->lines, 1U);
+}
+
+TEST(JournalState, NamesAndTextsAreHeldToTheirForm) {
+  JournalState state;
+  const auto code = [&](const JournalEvent& event) {
+    const auto applied = apply_event(state, event);
+    return applied ? std::nullopt : std::optional(applied.error().code);
+  };
+  EXPECT_EQ(code(SetCounter{"a b", 1}), Code::kInvalidArgument);
+  EXPECT_EQ(code(DropOwner{Owner{OwnerKind::kPod, "a b"}}), Code::kInvalidArgument);
+  EXPECT_EQ(code(PutNote{"a b", "x"}), Code::kInvalidArgument);
+  EXPECT_EQ(code(PutRecord{Record{}}), Code::kInvalidArgument);
+  EXPECT_EQ(state, JournalState{});
+  EXPECT_EQ(code(PutNote{"a", std::string(kMaxNoteText, 'x')}), std::nullopt);
+  EXPECT_EQ(code(PutNote{"a", std::string(kMaxNoteText + 1, 'x')}), Code::kInvalidArgument);
+  for (const std::string text : {"\x1f", "\x7f", "\t"}) EXPECT_EQ(code(PutNote{"a", text}), Code::kInvalidArgument);
+  EXPECT_EQ(code(PutNote{"a", " ~\xc3\xa9"}), std::nullopt);
+  EXPECT_EQ(code(SetCounter{"n", 5}), std::nullopt);
+  EXPECT_EQ(code(SetCounter{"n", 5}), std::nullopt) << "the same again";
+  EXPECT_EQ(state.counters.at("n"), 5U);
 }
 
 TEST(JournalState, CountersNeverGoDownAndATransactionIsAllOrNothing) {

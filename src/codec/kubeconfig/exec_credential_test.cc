@@ -73,6 +73,31 @@ TEST(ExecCredential, ExpiresAtATimeOfAnyZone) {
   }
 }
 
+TEST(ExecCredential, ATimeIsReadUpToItsLimitsAndEverySignCounts) {
+  const auto expires = [](const std::string& time) {
+    const auto credential = said(R"({"token":"t","expirationTimestamp":")" + time + "\"}");
+    return credential ? credential->expires_unix_s : std::nullopt;
+  };
+  EXPECT_EQ(expires("1970-01-01T00:00:00Z"), 0);
+  EXPECT_EQ(expires("1970-01-02t23:59:60z"), 2 * 86400);
+  EXPECT_EQ(expires("1970-01-01T00:00:00-23:59"), 86340);
+  EXPECT_EQ(expires("1970-01-02T00:00:00+23:59"), 60);
+  EXPECT_EQ(expires("2024-02-29T00:00:00.0Z"), 1709164800);
+  const std::string good = "2026-01-01T00:00:10+02:00";
+  ASSERT_TRUE(expires(good));
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = '_';
+    EXPECT_EQ(expires(bad), std::nullopt) << bad;
+    EXPECT_EQ(expires(good.substr(0, at)), std::nullopt) << "cut at " << at;
+    EXPECT_EQ(expires(good.substr(0, at) + good.substr(at + 1)), std::nullopt) << "without letter " << at;
+  }
+  for (const std::string time : {"2026-01-01T00:60:00Z", "2026-01-01T00:00:61Z", "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z",
+                                 "2026-01-01T00:00:00+24:00", "2026-01-01T00:00:00+00:60", "2025-02-29T00:00:00Z",
+                                 "2026-01-01T00:00:00+02:000"})
+    EXPECT_EQ(expires(time), std::nullopt) << time;
+}
+
 TEST(ExecCredential, APluginIsToldOfTheClusterWhenItAsks) {
   ExecPlugin plugin;
   plugin.api_version = kV1;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "codec/base64.h"
+
 namespace carve::codec {
 namespace {
 
@@ -29,6 +31,19 @@ TEST(Checkpoint, EntriesWithUidContainerAndAllNumaNodes) {
   EXPECT_EQ((*got)[2].devices, std::vector<std::string>{"x1"});
 }
 
+TEST(Checkpoint, TheAnswerOfAllocateIsDecodedWhateverBytesItHas) {
+  const auto decoded = [](const std::string& text) {
+    const auto got = parse_checkpoint(R"({"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"r",)"
+                                      R"("DeviceIDs":["d"],"AllocResp":")" + text + R"("}]}})");
+    return got && got->size() == 1 ? got->front().answer : "?";
+  };
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
+  for (const std::string& one : {bytes, bytes.substr(1), bytes.substr(2), std::string()})
+    EXPECT_EQ(decoded(encode_base64(one)), one);
+  for (const std::string text : {"KgA-", "Kg@=", "K[A=", "K`A=", "K{A=", "K:A=", "K.A="}) EXPECT_EQ(decoded(text), "") << text;
+}
+
 TEST(Checkpoint, WhatIsStrangeIsLeftOutAndTheRestRead) {
   const auto got = parse_checkpoint(
       R"({"Data":{"PodDeviceEntries":[7,{"PodUID":3},{"PodUID":"u","ContainerName":"c","ResourceName":"r","DeviceIDs":
@@ -47,6 +62,16 @@ TEST(Checkpoint, AHalfWrittenFileIsAnError) {
   EXPECT_FALSE(parse_checkpoint("{}"));
   EXPECT_FALSE(parse_checkpoint(R"({"Data":{"PodDeviceEntries":{}}})"));
   EXPECT_FALSE(parse_checkpoint(std::string(100, '[')));
+}
+
+TEST(Checkpoint, IsReadSixteenDeep) {
+  const auto deep = [](std::size_t depth) {
+    return R"({"Data":{"PodDeviceEntries":null},"x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
+  };
+  EXPECT_TRUE(parse_checkpoint(deep(16)));
+  EXPECT_FALSE(parse_checkpoint(deep(17)));
+  EXPECT_TRUE(parse_registered(deep(16)));
+  EXPECT_FALSE(parse_registered(deep(17)));
 }
 
 TEST(Checkpoint, RegisteredResourcesAndTheirDevices) {

@@ -41,6 +41,41 @@ TEST(NodePod, ContainersWhoseDeviceTheRuntimeDidNotFind) {
   EXPECT_EQ(fine->unresolved, std::vector<std::string>{"a"});
 }
 
+TEST(NodePod, ItsNamesAndAnnotations) {
+  const auto pod = parse_node_pod(
+      R"({"metadata":{"namespace":"ml","name":"p","uid":"u","annotations":{"kubernetes.io/config.mirror":"m",)"
+      R"("carve.elasticgpu.io/record":"r"}},"spec":{"nodeName":"n1"}})");
+  ASSERT_TRUE(pod);
+  EXPECT_EQ(pod->space + "/" + pod->name + "/" + pod->uid, "ml/p/u");
+  EXPECT_EQ(pod->mirror, "m");
+  EXPECT_EQ(pod->record, "r");
+  EXPECT_EQ(pod->node, "n1");
+}
+
+TEST(NodePod, AClaimWithoutAnObjectIsLeftOut) {
+  const auto pod = parse_node_pod(R"({"metadata":{"name":"p","uid":"u"},"spec":{"resourceClaims":[{"name":"made"}],
+    "containers":[{"name":"c","resources":{"claims":[{"name":"made"},{"name":"nowhere"}]}}]},
+    "status":{"extendedResourceClaimStatus":{"requestMappings":[{"containerName":"c","requestName":"r"}]}}})");
+  ASSERT_TRUE(pod);
+  EXPECT_TRUE(pod->claims.empty());
+}
+
+TEST(NodePod, EveryPhaseAndWhatItMeans) {
+  const struct {
+    std::string phase;
+    bool ended, pending;
+  } all[] = {{"Pending", false, true},  {"", false, true},          {"Running", false, false},
+             {"Unknown", false, false}, {"Succeeded", true, false}, {"Failed", true, false}};
+  for (const auto& [phase, ended, pending] : all) {
+    const auto pod = parse_node_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"phase":")" + phase + R"("}})");
+    ASSERT_TRUE(pod);
+    EXPECT_EQ(pod->ended, ended) << phase;
+    EXPECT_EQ(pod->pending, pending) << phase;
+  }
+  EXPECT_FALSE(parse_node_pod(R"({"metadata":{"name":"p"}})"));
+  EXPECT_FALSE(parse_node_pod(R"({"metadata":{"uid":"u"}})"));
+}
+
 TEST(RuntimeConfig, WhatContainerdTells) {
   const auto with =
       parse_runtime_config(R"({"enableCDI":true,"cdiSpecDirs":["/etc/cdi","/var/run/cdi"]})");

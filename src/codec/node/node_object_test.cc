@@ -65,7 +65,18 @@ TEST(GpuObject, EveryChangeIsSeenInItsHalfOnly) {
 
 TEST(GpuObject, IsReadBackAsItWasWritten) {
   auto gpu = some_gpu();
+  gpu.index = 3;
   gpu.doors = {"dra", "slots"};
+  gpu.card.vendor = "nvidia";
+  gpu.card.architecture = "Hopper";
+  gpu.card.compute_capability = "9.0";
+  gpu.card.pcie_root = "0000:17";
+  gpu.pci_bus_id = "0000:17:00.0";
+  gpu.driver_version = "580.65.06";
+  gpu.cuda_version = "13.0";
+  gpu.links.push_back({"GPU-3", "PCIE", 0});
+  gpu.holders[0].space = "ml";
+  gpu.holders[0].name = "claim-1";
   gpu.card.health = {false, "XID 79"};
   gpu.card.numa_node = 1;
   gpu.holders[0].ending = true;
@@ -87,7 +98,57 @@ TEST(GpuObject, IsReadBackAsItWasWritten) {
   EXPECT_EQ(read->holders[0].slice, gpu.holders[0].slice);
   EXPECT_EQ(read->holders[1].slice, init.slice);
   EXPECT_TRUE(read->holders[1].ending);
+  EXPECT_EQ(read->holders[0].space + "/" + read->holders[0].name, "ml/claim-1");
+  EXPECT_EQ(read->holders[0].pods, gpu.holders[0].pods);
+  EXPECT_EQ(read->index, gpu.index);
+  EXPECT_EQ(read->pci_bus_id + read->driver_version + read->cuda_version, "0000:17:00.0580.65.0613.0");
+  ASSERT_EQ(read->links.size(), 2U);
+  EXPECT_EQ(read->links[0].uuid + read->links[0].level, "GPU-2NVLINK");
+  EXPECT_EQ(read->links[0].lanes, 18);
+  EXPECT_EQ(read->links[1].lanes, 0);
   EXPECT_EQ(digest_of(*read).spec, digest_of(gpu).spec);
+}
+
+TEST(GpuObject, IsMadeInTheNameOfItsNode) {
+  GpuObject gpu;
+  gpu.name = "n1.gpu-1";
+  gpu.node = "n1";
+  gpu.card.id = CardId("GPU-1");
+  gpu.card.memory = Bytes::gib(80);
+  const std::string rest = R"("spec":{"index":0,"uuid":"GPU-1","memory":85899345920,"nodeName":"n1"}})";
+  EXPECT_EQ(encode_gpu(gpu, ""),
+            R"({"apiVersion":"elasticgpu.io/v1alpha1","kind":"GPU","metadata":{"name":"n1.gpu-1"},)" + rest);
+  EXPECT_EQ(encode_gpu(gpu, "node-uid"),
+            R"({"apiVersion":"elasticgpu.io/v1alpha1","kind":"GPU","metadata":{"name":"n1.gpu-1","ownerReferences":)"
+            R"([{"apiVersion":"v1","kind":"Node","name":"n1","uid":"node-uid"}]},)" + rest);
+  gpu.card.minor = 0;
+  gpu.card.numa_node = 0;
+  EXPECT_THAT(encode_gpu(gpu, ""), HasSubstr(R"("path":"/dev/nvidia0","numaNode":0})"));
+}
+
+TEST(GpuObject, ItsSummaryNamesFourHoldersAndCountsTheRest) {
+  auto gpu = some_gpu();
+  gpu.card.memory = Bytes::gib(3);
+  gpu.card.compute = CoreShare::whole();
+  gpu.allocated.clear();
+  GpuHolder holder;
+  holder.slice.memory = Bytes::gib(1);
+  holder.slice.compute = CoreShare(20);
+  holder.slice.owner = {OwnerKind::kLocal, "u-1"};
+  gpu.holders = {holder, holder, holder, holder};
+  gpu.holders[1].name = "job";
+  gpu.holders[2].name = "claim";
+  gpu.holders[2].space = "ml";
+  gpu.holders[3].slice.whole = true;
+  gpu.holders[3].pods = {"ml/p"};
+  EXPECT_THAT(gpu_status_patch(gpu),
+              HasSubstr(R"("summary":"local u-1 1Gi/20, job 1Gi/20, ml/claim 1Gi/20, ml/p whole")"));
+  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"20"})"))
+      << "more is held than there is: nothing is free";
+  gpu.holders.push_back(holder);
+  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"(ml/p whole, and 1 more")"));
+  gpu.holders.front().slice.exclusive = true;
+  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"0"})"));
 }
 
 TEST(GpuObject, WhatCannotBeReadOfItIsCounted) {
@@ -103,6 +164,32 @@ TEST(GpuObject, WhatCannotBeReadOfItIsCounted) {
       parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5}})", &odd);
   ASSERT_TRUE(fresh);
   EXPECT_FALSE(fresh->card.health.ok) << "before its node has said how it is";
+}
+
+TEST(GpuObject, NumbersAreReadWithinTheirLimits) {
+  const auto holders = [](const std::string& memory, const std::string& cores) {
+    std::size_t odd = 0;
+    const auto read = parse_gpu_object(
+        R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5},"status":{"holders":[{"owner":)"
+        R"({"kind":"pod","uid":"u"},"part":"c","shareClass":"burst","priorityClass":"online","memory":)" + memory +
+            R"(,"cores":)" + cores + "}]}}",
+        &odd);
+    return read ? read->holders.size() + 10 * odd : 99;
+  };
+  EXPECT_EQ(holders("0", "0"), 1U);
+  EXPECT_EQ(holders("9223372036854775807", "100"), 1U);
+  EXPECT_EQ(holders("-1", "100"), 10U);
+  EXPECT_EQ(holders("5", "-1"), 10U);
+  EXPECT_EQ(holders("5", "101"), 10U);
+  EXPECT_EQ(holders("\"5\"", "100"), 10U);
+  const auto whole = [](const std::string& memory) {
+    std::size_t odd = 0;
+    return parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":)" + memory + "}}", &odd)
+        .has_value();
+  };
+  EXPECT_TRUE(whole("1"));
+  EXPECT_FALSE(whole("0"));
+  EXPECT_FALSE(whole("-1"));
 }
 
 TEST(GpuObject, FreeIsWhatIsLeftAndNothingOfABrokenCard) {
@@ -137,12 +224,50 @@ TEST(NodeObject, OursIsReadAndTheRestLeft) {
   EXPECT_FALSE(parse_node_object("{"));
 }
 
+TEST(NodeObject, ItsPatchesSayWhatChangesAndWhatGoes) {
+  const NodeChanges changes{{"elasticgpu.io/a", "1"}, {"elasticgpu.io/b", std::nullopt}};
+  const std::string both = R"({"elasticgpu.io/a":"1","elasticgpu.io/b":null})";
+  EXPECT_EQ(node_labels_patch(changes), R"({"metadata":{"labels":)" + both + "}}");
+  EXPECT_EQ(node_annotations_patch(changes), R"({"metadata":{"annotations":)" + both + "}}");
+  EXPECT_EQ(node_annotation_patch("k", "v"), R"({"metadata":{"annotations":{"k":"v"}}})");
+  EXPECT_EQ(node_totals_patch(changes), R"({"status":{"capacity":)" + both + R"(,"allocatable":)" + both + "}}");
+  EXPECT_EQ(node_conditions_removal({"A", "B"}),
+            R"({"status":{"conditions":[{"type":"A","$patch":"delete"},{"type":"B","$patch":"delete"}]}})");
+  EXPECT_EQ(mapped_name(R"({"spec":{"extendedResourceName":"a/b"}})"), "a/b");
+  EXPECT_EQ(mapped_name("{"), "");
+}
+
+TEST(NodeObject, AConditionGolden) {
+  NodeObject node;
+  node.conditions["A"] = {"A", true, "", ""};
+  node.since["A"] = "";
+  EXPECT_EQ(node_conditions_patch({{"A", true, "r", "m"}}, node, "t1"),
+            R"({"status":{"conditions":[{"type":"A","status":"True","reason":"r","message":"m","lastHeartbeatTime":"t1",)"
+            R"("lastTransitionTime":"t1"}]}})")
+      << "nobody said since when";
+  EXPECT_THAT(node_conditions_patch({{"B", false, "r", std::string(2049, 'x')}}, node, "t1"),
+              HasSubstr(R"("status":"False","reason":"r","message":")" + std::string(2048, 'x') + "\""));
+}
+
+TEST(NodeObject, WhatIsReadOfItsStatusAndMetadata) {
+  const auto node = parse_node_object(
+      R"({"metadata":{"name":"n","uid":"u","annotations":{"elasticgpu.io/a":"1","b":"2"}},"status":{"conditions":)"
+      R"([{"type":"A","status":"False","reason":"r","message":"m","lastTransitionTime":"t"}]}})");
+  ASSERT_TRUE(node);
+  EXPECT_EQ(node->name + "/" + node->uid, "n/u");
+  EXPECT_EQ(node->annotations, (std::map<std::string, std::string>{{"elasticgpu.io/a", "1"}}));
+  EXPECT_EQ(node->conditions.at("A"), (NodeCondition{"A", false, "r", "m"}));
+  EXPECT_EQ(node->since.at("A"), "t");
+}
+
 TEST(NodeObject, LabelValues) {
   EXPECT_EQ(label_value("NVIDIA H200 (SIMULATED)"), "NVIDIA-H200-SIMULATED");
   EXPECT_EQ(label_value("580.65.06"), "580.65.06");
   EXPECT_EQ(label_value("..a--b.."), "a-b");
   EXPECT_EQ(label_value(""), "");
   EXPECT_EQ(label_value(std::string(80, 'x')).size(), 63U);
+  EXPECT_EQ(label_value(std::string(62, 'x') + "--y"), std::string(62, 'x')) << "cut behind a dash, which may not end it";
+  EXPECT_EQ(label_value("_a_b_"), "a_b");
 }
 
 }  // namespace

@@ -52,6 +52,20 @@ TEST(GpushareInspect, WhatIsLeftIsNeverOverstated) {
   EXPECT_NE(gpushare_inspect(view, Bytes::mib(1), "").find(R"("totalGPU":16160,"usedGPU":1536)"), std::string::npos);
 }
 
+TEST(GpushareInspect, WhoHoldsIsNamedByHisPodElseByTheClaimElseByTheUid) {
+  auto gpu = card("n", 0, 16'384);
+  gpu.holders = {held("a", "claim", "main", Bytes::gib(1)), held("b", "claim", "x", Bytes::gib(1)), held("c", "", "y", Bytes::gib(1))};
+  gpu.holders[0].pods = {"ml/p", "ml/q"};
+  gpu.holders[0].slice.owner.uid = "u-1";
+  gpu.holders[1].slice.owner.uid = "u-2";
+  gpu.holders[2].slice.owner.uid = "u-3";
+  const auto nodes = gpushare_nodes(cluster_view({gpu}, {}), Bytes::gib(1), "n");
+  ASSERT_EQ(nodes.size(), 1U);
+  std::string names;
+  for (const auto& holder : nodes[0].cards[0].holders) names += holder.space + "/" + holder.name + " ";
+  EXPECT_EQ(names, "b/claim c/u-3 ml/p ") << "in this order";
+}
+
 TEST(GpushareInspect, AWholeCardIsAllOfIt) {
   auto gpu = card("n", 0, 16'160);
   gpu.holders = {held("a", "b", "main", Bytes::mib(100))};

@@ -31,7 +31,7 @@ Ledger without(Ledger ledger, const std::vector<Holder>& gone) {
 
 void count_down(const Holder& holder, std::vector<std::int64_t>* allowed) {
   for (const std::size_t budget : holder.budgets) {
-    (*allowed)[budget] = std::max<std::int64_t>(0, (*allowed)[budget] - 1);
+    if (budget < allowed->size()) (*allowed)[budget] = std::max<std::int64_t>(0, (*allowed)[budget] - 1);
   }
 }
 

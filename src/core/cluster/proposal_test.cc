@@ -95,6 +95,21 @@ TEST_F(ProposalTest, ABudgetProtectsWhomOnlyTheCardsNeed) {
   EXPECT_EQ(correct(16, {owner("a")}).word, ProposalWord::kStands) << "kube-scheduler's own choice is its own matter";
 }
 
+TEST_F(ProposalTest, ABudgetThatIsNotInTheListCoversNobody) {
+  holds("a", "GPU-0", 16, 0, {1'000'000});
+  holds("b", "GPU-1", 16, 0, {1'000'000});
+  EXPECT_THAT(correct(16, {owner("a"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
+}
+
+TEST_F(ProposalTest, TheProposedUseUpTheirBudgets) {
+  holds("a", "GPU-0", 16, 0, {0});
+  holds("b", "GPU-1", 16, 0, {0});
+  standing.allowed = {1};
+  EXPECT_EQ(correct(16, {owner("a"), owner("cpu")}, 2).word, ProposalWord::kInVain);
+  standing.allowed = {2};
+  EXPECT_THAT(correct(16, {owner("a"), owner("cpu")}, 2).victims, ElementsAre(owner("a"), owner("b")));
+}
+
 TEST_F(ProposalTest, RoomThatIsHeldForSomebodyElseIsNotTaken) {
   holds("a", "GPU-0", 16);
   holds("b", "GPU-1", 16, 20);

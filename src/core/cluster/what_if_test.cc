@@ -55,6 +55,16 @@ TEST(WhatIf, WhatAloneDoesNotHelpIsNotProposed) {
   EXPECT_EQ(what_would_fit(busy(), kPod, {{"c", Phase::kRun, whole_cards(1)}}, {"n"}, kPolicies[0]), SmallerAsk{});
 }
 
+TEST(WhatIf, WhoWantsAWholeCardTooIsProposedNoSmallerShare) {
+  const auto state = std::make_shared<NodeState>();
+  EXPECT_TRUE(state->ledger.put_card(card("GPU-0", 16)));
+  EXPECT_TRUE(state->ledger.put_card(card("GPU-1", 16)));
+  auto parts = asks(20, 50);
+  EXPECT_EQ(what_would_fit({{"n", state}}, kPod, parts, {"n"}, kPolicies[0]).memory, Bytes::gib(16));
+  parts.push_back({"d", Phase::kRun, whole_cards(1)});
+  EXPECT_EQ(what_would_fit({{"n", state}}, kPod, parts, {"n"}, kPolicies[0]), SmallerAsk{});
+}
+
 TEST(WhatIf, RoomThatIsKeptForAnotherIsProposedToNobodyBelow) {
   auto state = *busy().at("n");
   const Owner high{OwnerKind::kPod, "high"};

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+#include <vector>
+
 namespace carve {
 namespace {
 
@@ -147,6 +151,35 @@ TEST(XidPolicy, TheTableIsTheCataloguesClasses) {
     if (policy.row(xid).action != XidAction::kUnhealthy) found[policy.row(xid).action].push_back(xid);
   }
   EXPECT_EQ(found, expected);
+}
+
+TEST(XidPolicy, TheseHaveWordsOfTheirOwn) {
+  std::vector<std::uint32_t> named;
+  for (const auto& [xid, row] : built_in_xid_policy().rows) {
+    if (!row.meaning.empty()) named.push_back(xid);
+  }
+  EXPECT_EQ(named, (std::vector<std::uint32_t>{13, 31, 43, 45, 46, 48, 54, 62, 63, 64, 74, 78, 79, 94, 95, 109, 119, 120, 140, 154}));
+}
+
+TEST_F(CardHealthTest, ItCountsNoMoreThanSixtyFourCodesAndGoesOnCountingThose) {
+  for (std::uint32_t code = 1; code <= 70; ++code) xid(code);
+  EXPECT_EQ(card.counts().size(), 64U);
+  xid(64);
+  xid(65);
+  EXPECT_EQ(card.counts().at(64), 2U);
+  EXPECT_FALSE(card.counts().contains(65));
+}
+
+TEST_F(CardHealthTest, EveryRecommendationHasItsWords) {
+  std::set<std::string> words;
+  for (std::uint32_t recovery = 1; recovery <= 6; ++recovery) {
+    look(recovery);
+    EXPECT_EQ(condition(), CardCondition::kUnhealthy);
+    words.insert(reason());
+  }
+  EXPECT_EQ(words.size(), 6U);
+  look(77);
+  EXPECT_EQ(reason(), "the driver recommends an action that is not known here");
 }
 
 }  // namespace

@@ -47,6 +47,49 @@ TEST(Ledger, WhatDoesNotFitIsRefusedWithTheNumbersAndChangesNothing) {
   EXPECT_EQ(ledger, before);
 }
 
+TEST(Ledger, ACardIsFilledToItsLastByteAndItsLastHundredth) {
+  const auto with = [](Bytes memory, std::uint32_t compute) {
+    Slice one = slice("y", "c", kA, 1, compute);
+    one.memory = memory;
+    return one;
+  };
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.add({slice("x", "c", kA, 13, 80)}));
+  const Bytes left = Bytes::gib(3);
+  EXPECT_EQ(ledger.add({with(left + Bytes(1), 20)}).error().code, Code::kResourceExhausted);
+  EXPECT_EQ(ledger.add({with(left, 21)}).error().code, Code::kResourceExhausted);
+  ASSERT_TRUE(ledger.add({with(left, 20)}));
+  EXPECT_TRUE(ledger.audit());
+  EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes(0));
+  EXPECT_EQ(ledger.find(kA)->free_compute(), CoreShare(0));
+  Card card = ledger.find(kA)->card;
+  EXPECT_TRUE(ledger.put_card(card)) << "its slices hold exactly what it has";
+  card.memory = card.memory - Bytes(1);
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kFailedPrecondition);
+}
+
+TEST(Ledger, WhatDoesNotFitIsToldInTheOrderOfTheCards) {
+  Ledger ledger = two_cards();
+  ASSERT_TRUE(ledger.add({slice("x", "c", kB, 1, 1), slice("x", "c", kA, 1, 1)}));
+  const std::string both = "GPU-a: 15 GiB free < 16 GiB; GPU-b: 15 GiB free < 16 GiB";
+  EXPECT_EQ(ledger.add({slice("y", "c", kB, 16, 1), slice("y", "c", kA, 16, 1)}).error().what, both);
+  EXPECT_EQ(ledger.add({slice("y", "c", kA, 16, 1), slice("y", "c", kB, 16, 1)}).error().what, both);
+}
+
+TEST(Ledger, ACardHasSomeMemoryAndAllOfItsCompute) {
+  Ledger ledger;
+  Card card;
+  card.id = kA;
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "no memory";
+  card.memory = Bytes(1);
+  card.compute = CoreShare(99);
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "not all compute";
+  card.compute = CoreShare::whole();
+  EXPECT_TRUE(ledger.put_card(card));
+  card.id = CardId("a b");
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "no name";
+}
+
 TEST(Ledger, BesteffortTakesNoComputeGuarantee) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 1, 100)}));

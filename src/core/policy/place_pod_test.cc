@@ -198,6 +198,26 @@ TEST(PlacePod, AGroupThatCannotBeOneIsRefused) {
             Code::kInvalidArgument);
 }
 
+TEST(PlacePod, AGroupsComputeIsAddedUp) {
+  const auto computing = [](std::string name, std::uint32_t cores, Phase phase = Phase::kRun) {
+    PartRequest one = part(std::move(name), 1, cores, phase);
+    one.together = "gpushare";
+    return one;
+  };
+  const auto placed = place_on(machine(1), {computing("a", 50), computing("b", 50)});
+  ASSERT_TRUE(placed) << placed.error().what;
+  EXPECT_EQ((*placed)[1].compute, CoreShare(50));
+  EXPECT_THAT(place_on(machine(1), {computing("a", 50), computing("b", 51)}).error().what,
+              HasSubstr("together they ask for compute 101 of a card"));
+  EXPECT_TRUE(place_on(machine(1), {computing("i", 100, Phase::kInit), computing("j", 90, Phase::kInit), computing("a", 40)}))
+      << "init parts run one after the other";
+  Ledger ledger = machine(2);
+  ASSERT_TRUE(ledger.add({Slice{{OwnerKind::kPod, "o"}, "x", CardId("GPU-0"), Bytes::gib(1), CoreShare(40)}}));
+  const auto beside = place_on(ledger, {computing("a", 40), computing("b", 30)});
+  ASSERT_TRUE(beside) << beside.error().what;
+  EXPECT_EQ(cards_of(*beside), "a:GPU-1 b:GPU-1") << "60 are left of the first card";
+}
+
 TEST(PlacePod, NonsenseIsRefused) {
   EXPECT_FALSE(place_on(machine(1), {}));
   EXPECT_FALSE(place_on(machine(1), {part("a", 1, 1), part("a", 1, 1)}));

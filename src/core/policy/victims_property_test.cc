@@ -196,6 +196,8 @@ TEST(Victims, FewestOfTheLowestGoAndABudgetSparesWhoElseCould) {
   EXPECT_EQ(went({1}, 5), "large 0") << "the budget allows one";
   EXPECT_EQ(went({0}, 5), "dear 0");
   EXPECT_EQ(went({0}, 3), "large 1") << "nobody else could: its budget is broken, and that is said";
+  holders[1].budgets = {1'000'000};
+  EXPECT_EQ(went({0}, 5), "large 0") << "a budget that is not in the list covers nobody";
 }
 
 }  // namespace

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""tools/mutate changes what a program does and nothing else, draws the same changes for the same seed, and explains only
+lines that are in the tree."""
+import importlib.machinery
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+LOADER = importlib.machinery.SourceFileLoader("mutate", str(ROOT / "tools/mutate"))
+SPEC = importlib.util.spec_from_loader("mutate", LOADER)
+mutate = importlib.util.module_from_spec(SPEC)
+LOADER.exec_module(mutate)
+
+
+def become(text):
+    """Every text that the tool makes of this one."""
+    return {text[:one.at] + one.new + text[one.end:] for site in mutate.changes_of("a.cc", text) for one in site}
+
+
+class Changes(unittest.TestCase):
+    def test_operators(self):
+        for text, wanted in {
+            "a < b": {"a <= b", "a >= b"},
+            "a >= b": {"a > b", "a < b"},
+            "a == b": {"a != b"},
+            "a && b": {"a || b"},
+            "a * b / c": {"a / b / c", "a * b * c"},
+            "a - b + c": {"a + b + c", "a - b - c"},
+            "++a": {"--a"},
+            "a += b": {"a -= b"},
+            "!a": {"a"},
+            "x = true": {"x = false"},
+            "std::min(a, b)": {"std::max(a, b)"},
+            "min_of(a, b)": {"max_of(a, b)"},
+        }.items():
+            with self.subTest(text):
+                self.assertEqual(become(text), wanted)
+
+    def test_the_boundary_of_a_choice_of_two_equals_is_left(self):
+        self.assertEqual(become("if (a.b > c) a.b = c;") - {"if (a.b > c) ;"}, {"if (a.b <= c) a.b = c;"})
+        self.assertEqual(become("x = a < b ? a : b"), {"x = a >= b ? a : b"})
+        self.assertEqual(become("x = a < b(c) ? b(c) : a"), {"x = a >= b(c) ? b(c) : a"})
+        self.assertEqual(become("x = a < b ? a : c"), {"x = a <= b ? a : c", "x = a >= b ? a : c"})
+
+    def test_numbers_keep_their_suffix(self):
+        self.assertEqual(become("a[7]"), {"a[8]", "a[6]"})
+        self.assertEqual(become("0"), {"1"})
+        self.assertEqual(become("1'000ULL"), {"1001ULL", "999ULL"})
+        self.assertEqual(become("0x10u"), {"17u", "15u"})
+        self.assertEqual(become("1.5"), set())
+
+    def test_truth_that_is_returned(self):
+        self.assertLessEqual({"return true;", "return false;"}, become("return a == b;"))
+        self.assertLessEqual({"return true;", "return false;"}, become("return !a;"))
+        self.assertEqual(become("return f(a == b);"), {"return f(a != b);"})
+        self.assertEqual(become("return a;"), set())
+
+    def test_statements(self):
+        body = "void f() { %s }"
+        for statement in ("a = b;", "a.b[c] = d;", "a->b(c);", "std::sort(a, b);", "*a = b;"):
+            with self.subTest(statement):
+                self.assertIn(body % ";", become(body % statement))
+        for statement in ("int a = b;", "auto a = b;", "const T& a(b);", "T a{b};", "return a;", "a;", "using a::b;",
+                          "std::vector<T> a(b);"):
+            with self.subTest(statement):
+                self.assertEqual(become(body % statement), set())
+        self.assertIn("void f() { if (a) ; else ; }", {
+            text.replace("c = d;", ";") for text in become("void f() { if (a) b(); else c = d; }")})
+        self.assertEqual(become("struct A { A(); void f(); };"), set())
+
+    def test_what_is_no_operator_or_does_nothing(self):
+        for text in ("// a < b", "/* 1 + 2 */", 'x("a < 1")', "x('<')", 'R"(a < 1)"', "#if A < 1", "static_assert(a < 1);",
+                     "std::array<T, 3> a", "template <class T, int kN = 3> class A", "T&& a", "T* a", "T& a",
+                     "std::map<A, std::set<B, 2>> a", "operator<(A a)", "operator==(A a)", "a <=> b", "a.reserve(n + 1)",
+                     "std::numeric_limits<int>::max()", "a->b", "std::uint64_t min_of(A a)", 'a + "text"', 'a += "text"'):
+            with self.subTest(text):
+                self.assertEqual(become(text), set())
+
+    def test_the_lines_that_are_shown(self):
+        text = "int f() {\n  return a <\n         b;\n}\n"
+        change = next(one for site in mutate.changes_of("a.cc", text) for one in site if one.new == "<=")
+        self.assertEqual(change.line, 2)
+        self.assertEqual(mutate.shown(text, change), ("return a <", "return a <="))
+
+
+class Draws(unittest.TestCase):
+    def test_the_same_seed_draws_the_same_and_another_does_not(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in {"lease/a.cc": "int a = 1 + 2;\n", "lease/a_test.cc": "int a = 3;\n", "lease/b.h": "int b = 4;\n",
+                               "lease/testing/c.cc": "int c = 5;\n", "src/core/d.cc": "int d = 6 * 7;\n"}.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+            draw = lambda seed, *folders: mutate.drawn(seed, root, folders)
+            self.assertEqual(draw(3, "lease", "core"), draw(3, "lease", "core"))
+            self.assertEqual({one.path for one in draw(3, "lease", "core")}, {"lease/a.cc", "lease/b.h", "src/core/d.cc"})
+            self.assertEqual(len(draw(3, "lease")), 4, "one change for each token")
+            self.assertGreater(len({tuple(draw(seed, "lease", "core")) for seed in range(5)}), 1)
+
+
+class TheTree(unittest.TestCase):
+    def test_what_is_explained_is_there(self):
+        self.assertEqual(mutate.stale(mutate.read_explained()), [])
+
+    def test_the_list_of_changes(self):
+        listed = [subprocess.run([sys.executable, str(ROOT / "tools/mutate"), "--list", "--seed", "7", "--count", "5"],
+                                 capture_output=True, text=True, check=True).stdout for _ in range(2)]
+        self.assertEqual(len(listed[0].splitlines()), 6)
+        self.assertEqual(*listed)
+
+
+if __name__ == "__main__":
+    unittest.main()
