@@ -315,6 +315,29 @@ TEST(Arbiter, NobodyIsChargedMoreThanThereWasTime) {
   EXPECT_EQ(arbiter.charged_ns(slice), 1'000'000U);
 }
 
+// 8 ms of work in flight by the clock, of which the slice says afterwards what it really took.
+TEST(Arbiter, WhatWasMeasuredSettlesWhatWasPresumedWithinBounds) {
+  const auto charged = [](std::uint64_t measured) {
+    Card card;
+    const int slice = card.arbiter.add(burst(50));
+    card.step(kMs);
+    card.seen[0] = {.busy = true, .inflight_ns = kMs, .edge_ns = 2 * kMs};
+    card.step(2 * kMs);
+    card.step(5 * kMs);
+    EXPECT_EQ(card.arbiter.charged_ns(slice), 3 * kMs) << "as presumed while it works";
+    card.seen[0] = {.edge_ns = 10 * kMs, .busy_ns = measured};
+    card.step(10 * kMs);
+    return card.arbiter.charged_ns(slice);
+  };
+  EXPECT_EQ(charged(8 * kMs), 8 * kMs);
+  EXPECT_EQ(charged(7 * kMs), 7 * kMs);
+  EXPECT_EQ(charged(6 * kMs), 6 * kMs);
+  EXPECT_EQ(charged(5 * kMs), 6 * kMs) << "a quarter comes back at the most";
+  EXPECT_EQ(charged(0), 6 * kMs);
+  EXPECT_EQ(charged(8 * kMs + 5), 8 * kMs + 5) << "work that came and went between two steps";
+  EXPECT_EQ(charged(20 * kMs), 9 * kMs) << "there were 9 ms";
+}
+
 TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
   auto arbiter = std::make_unique<Arbiter>();
   for (std::uint32_t i = 0; i < kMaxSlices; ++i) EXPECT_EQ(arbiter->add(burst(1)), static_cast<int>(i));

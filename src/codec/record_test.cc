@@ -154,6 +154,12 @@ TEST(Record, EveryMemberThatIsMissingIsNamed) {
                                               "cards", "uuid", "bytes", "compute"}));
 }
 
+TEST(Record, WhatIsNoObjectIsNamed) {
+  auto value = boost::json::parse(*encode_record(golden_v1().at("local_run")));
+  value.at("parts").at(0).at("cards") = boost::json::array{3};
+  EXPECT_THAT(decode_record(boost::json::serialize(value)).error().what, HasSubstr("parts[0].cards[0] is not an object"));
+}
+
 TEST(Record, SizeAndDepthAreBounded) {
   EXPECT_THAT(decode_record(std::string(kMaxRecordText + 1, ' ')).error().what,
               HasSubstr("is too long"));

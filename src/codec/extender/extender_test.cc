@@ -86,6 +86,7 @@ TEST(Extender, WhatIsSaidTwiceIsReadAsTheDocumentsReaderDoes) {
   EXPECT_THAT(parse_extender_args(escaped)->names, ElementsAre("ab"));
   EXPECT_FALSE(parse_extender_args(call(R"(,"NodeNames":["a",""])")));
   EXPECT_FALSE(parse_extender_args(call(R"(,"NodeNames":["a"])") + "x"));
+  EXPECT_FALSE(parse_extender_args(R"({"Pod":tru,"NodeNames":["a"]})"));
 }
 
 TEST(Extender, VictimsComeInBothFormsAndGoOutByUid) {

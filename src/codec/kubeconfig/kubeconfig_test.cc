@@ -36,6 +36,15 @@ TEST(Kubeconfig, TheCurrentContextGivesServerAndCredentials) {
   EXPECT_TRUE(config->token.empty());
 }
 
+TEST(Kubeconfig, AnEntryThatSaysNothingIsAnEmptyOne) {
+  for (const std::string user : {"{}", "", "null"}) {
+    const auto config = parse_kubeconfig(config_with("{server: \"https://h\"}", user));
+    ASSERT_TRUE(config) << user << ": " << config.error().what;
+    EXPECT_TRUE(config->token.empty());
+  }
+  EXPECT_THAT(parse_kubeconfig(config_with("{server: \"https://h\"}", "[]")).error().what, HasSubstr("users.user: expected a map"));
+}
+
 TEST(Kubeconfig, JsonIsYamlToo) {
   const auto config = parse_kubeconfig(
       R"({"current-context":"a","contexts":[{"name":"a","context":{"cluster":"b","user":"c"}}],)"

@@ -127,6 +127,9 @@ TEST(Explanation, Golden) {
                               R"("cores":8,"whole":false,"share":"burst","priority":"standard","dialect":"native"}])"));
   EXPECT_THAT(text, HasSubstr(R"("fits":["n1"],"ranked":[],"refused":[{"nodes":3,"why":"full"}])"));
   EXPECT_THAT(text, HasSubstr(R"("would_fit":{"cores":4,"cards":1})"));
+  EXPECT_EQ(to_json(Explanation{}),
+            R"({"namespace":"","name":"","node":"","state":"","ended":false,"wrong":"","asks":[],"holds":[],"epoch":0,"policy":"",)"
+            R"("nodes":0,"fits":[],"ranked":[],"refused":[],"final":false,"would_fit":{},"scheduler_says":"","unread":""})");
 }
 
 TEST(ClusterView, YamlIsTheSameDocument) {
