@@ -530,6 +530,25 @@ TEST(Arbiter, TheNextOneBeginsWhenLittleIsLeftInFlight) {
   }
 }
 
+TEST(Arbiter, WhoWasJustGivenTheCardHasTimeToBegin) {
+  for (const int holder : {0, 1}) {
+    Contended card(holder);
+    std::uint64_t end = 0;
+    while (card.granted(holder) && card.now < 300 * kMs) {  // it may have a second turn coming
+      end = card.arbiter.grant(holder).end_ns;
+      card.page(holder) = {.want = true, .busy_ns = card.page(holder).busy_ns};
+      card.step(end);
+    }
+    ASSERT_TRUE(card.granted(card.other));
+    card.page(card.other).want = false;  // it saw the grant, and its first launch is on its way
+    card.step(end + Tuning{}.idle_yield - 1);
+    EXPECT_TRUE(card.granted(card.other));
+    card.step(end + Tuning{}.idle_yield);
+    EXPECT_FALSE(card.granted(card.other));
+    EXPECT_TRUE(card.granted(holder));
+  }
+}
+
 TEST(Arbiter, WhoeverFellSilentIsForgottenAfterAWhile) {
   Contended card(1);
   card.page(0) = {.busy_ns = card.page(0).busy_ns};  // it asks no more

@@ -68,6 +68,15 @@ TEST(Review, WhatCannotBeAnsweredIsAnErrorAndWhatCannotBeReadIsSaid) {
   EXPECT_THAT(empty->unreadable.what, HasSubstr("without request.object"));
 }
 
+TEST(Review, WhatIsDoneToWhat) {
+  const auto review = parse_review(
+      R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":"CREATE","resource":{"resource":"pods"},)"
+      R"("subResource":"ephemeralcontainers","userInfo":{"username":"ann"},"object":{"spec":{}}}})");
+  ASSERT_TRUE(review) << review.error().what;
+  EXPECT_EQ(review->operation + " " + review->resource + "/" + review->subresource + " " + review->user,
+            "CREATE pods/ephemeralcontainers ann");
+}
+
 TEST(Review, OnlyWhereAPodIsMadeOrChangedItsObjectIsMissed) {
   const auto missed = [](const std::string& operation, const std::string& resource) {
     const auto review = parse_review(R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":")" + operation +
