@@ -32,7 +32,8 @@ struct Play {
   void come_and_go() {
     if (random.one_in(20) && slices.size() < 6) {
       const auto share = static_cast<abi::ShareClass>(random.below(3));
-      const auto compute = share == abi::ShareClass::kBestEffort ? 0U : 1 + static_cast<std::uint32_t>(random.below(100));
+      const auto compute =
+          share == abi::ShareClass::kBestEffort ? 0U : 1 + static_cast<std::uint32_t>(random.below(100));
       slices.push_back(arbiter.add({compute, share, static_cast<abi::PriorityClass>(random.below(3))}));
       shares[slices.back()] = share;
       seen[static_cast<std::size_t>(slices.back())] = {};
@@ -103,7 +104,8 @@ TEST(ArbiterProperty, OneAtMostHasTheCardAndNobodyWaitsForAFreeOne) {
       const std::vector<int> before = play.slices;
       play.come_and_go();
       for (const int slice : play.slices) {
-        if (std::find(before.begin(), before.end(), slice) == before.end()) came[static_cast<std::size_t>(slice)] = play.now;
+        if (std::find(before.begin(), before.end(), slice) == before.end())
+          came[static_cast<std::size_t>(slice)] = play.now;
       }
       play.say_something();
       play.step(play.now + play.random.below(3 * kMs));

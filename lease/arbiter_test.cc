@@ -349,7 +349,10 @@ TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
 TEST(Arbiter, AFullCardIsServedToItsLastPlace) {
   auto card = std::make_unique<Workers>();
   for (std::uint32_t i = 0; i < kMaxSlices; ++i)
-    card->add({i % 3 == 0 ? 0U : 1U, i % 3 == 0 ? abi::ShareClass::kBestEffort : i % 3 == 1 ? abi::ShareClass::kFixed : abi::ShareClass::kBurst,
+    card->add({i % 3 == 0 ? 0U : 1U,
+               i % 3 == 0   ? abi::ShareClass::kBestEffort
+               : i % 3 == 1 ? abi::ShareClass::kFixed
+                            : abi::ShareClass::kBurst,
                i % 2 == 0 ? abi::PriorityClass::kStandard : abi::PriorityClass::kOffline});
   card->works.assign(kMaxSlices, false);
   const auto last = static_cast<int>(kMaxSlices) - 1;
@@ -388,7 +391,8 @@ TEST(Arbiter, SharesFollowTheGuarantees) {
   }
 }
 
-// A fixed slice of a whole card has no rate to be held to. Its bucket would divide by what is left of the card: nothing.
+// A fixed slice of a whole card has no rate to be held to. Its bucket would divide by what is left of the card:
+// nothing.
 TEST(Arbiter, AFixedSliceOfAWholeCardIsNotCapped) {
   Workers card;
   const int slice = card.add({100, abi::ShareClass::kFixed, abi::PriorityClass::kStandard});
@@ -516,7 +520,8 @@ TEST(Arbiter, TheNextOneBeginsWhenLittleIsLeftInFlight) {
   const std::uint64_t little = Tuning{}.early_handoff;
   for (const bool more : {false, true}) {
     Contended card(0);
-    card.page(0) = {.want = true, .busy = true, .inflight_ns = little + (more ? 1 : 0), .busy_ns = card.page(0).busy_ns};
+    card.page(0) = {
+        .want = true, .busy = true, .inflight_ns = little + (more ? 1 : 0), .busy_ns = card.page(0).busy_ns};
     const std::uint64_t end = card.arbiter.grant(0).end_ns;
     card.step(end);
     EXPECT_EQ(card.granted(1), !more) << "at the end of the lease";

@@ -79,8 +79,8 @@ TEST(Review, WhatIsDoneToWhat) {
 
 TEST(Review, OnlyWhereAPodIsMadeOrChangedItsObjectIsMissed) {
   const auto missed = [](const std::string& operation, const std::string& resource) {
-    const auto review = parse_review(R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":")" + operation +
-                                     R"(","resource":{"resource":")" + resource + R"("},"object":null}})");
+    const auto review = parse_review(R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":")" +
+                                     operation + R"(","resource":{"resource":")" + resource + R"("},"object":null}})");
     return review && !review->unreadable.what.empty();
   };
   EXPECT_TRUE(missed("CREATE", "pods"));
@@ -133,7 +133,8 @@ TEST(Answer, AWarningIsCutWhereTheServerWouldAndNeverWithinACharacter) {
   for (std::size_t before = 250; before <= 253; ++before) {
     const std::size_t whole = before + 3 <= 253 ? before + 3 : before;
     const std::string text = std::string(before, 'w') + character;
-    EXPECT_THAT(warnings_of({text + character}), ElementsAre(text.size() + 3 <= 256 ? text + character : text.substr(0, whole) + "..."))
+    EXPECT_THAT(warnings_of({text + character}),
+                ElementsAre(text.size() + 3 <= 256 ? text + character : text.substr(0, whole) + "..."))
         << before;
   }
 }

@@ -40,7 +40,8 @@ TEST(Extender, WholeNodesComeBackWhole) {
               HasSubstr(R"("items":[{"metadata":{"name":"a","labels":{"x":"1"}}}])"));
   EXPECT_EQ(to_json(FilterAnswer{{"b", "x", "a"}, {}, {}, "e"}, *args),
             R"({"NodeNames":null,"Nodes":{"metadata":{},"items":[{"metadata":{"name":"b"}},)"
-            R"({"metadata":{"name":"a","labels":{"x":"1"}}}]},"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":"e"})");
+            R"({"metadata":{"name":"a","labels":{"x":"1"}}}]},"FailedNodes":{},)"
+            R"("FailedAndUnresolvableNodes":{},"Error":"e"})");
 }
 
 TEST(Extender, WhatNeedsEscapingIsEscaped) {
@@ -76,7 +77,8 @@ TEST(Extender, APodsPriorityAndNominationAreRead) {
 
 // Of two members of one name the document's reader takes the last, and the walk must not take another one.
 TEST(Extender, WhatIsSaidTwiceIsReadAsTheDocumentsReaderDoes) {
-  const std::string pods = std::string(R"({"Pod":)") + kPod + R"(,"Pod":{"metadata":{"name":"q","uid":"u-2"}},"NodeNames":["a"]})";
+  const std::string pods =
+      std::string(R"({"Pod":)") + kPod + R"(,"Pod":{"metadata":{"name":"q","uid":"u-2"}},"NodeNames":["a"]})";
   const auto of_two = parse_extender_args(pods);
   ASSERT_TRUE(of_two) << of_two.error().what;
   EXPECT_EQ(of_two->pod.uid, "u-2");

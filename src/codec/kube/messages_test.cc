@@ -137,7 +137,9 @@ TEST(KubeEvent, AnErrorsCodeIsOneOfHttp) {
   EXPECT_EQ(status("599"), 599);
   EXPECT_EQ(status("99"), status("600")) << "neither is taken";
   EXPECT_EQ(status("\"410\""), status("600"));
-  EXPECT_EQ(parse_kube_event(R"({"type":"ERROR","object":{"message":")" + std::string(201, 'x') + "\"}}")->message.size(), 200U);
+  EXPECT_EQ(
+      parse_kube_event(R"({"type":"ERROR","object":{"message":")" + std::string(201, 'x') + "\"}}")->message.size(),
+      200U);
 }
 
 TEST(KubeMessage, IsTheStatusSentenceOrWhatCanBePrinted) {

@@ -51,7 +51,8 @@ TEST(Kubeconfig, IsReadUpToOneMebibyte) {
   EXPECT_TRUE(of_size(1U << 20U));
   EXPECT_FALSE(of_size((1U << 20U) + 1));
   const auto server = [](std::size_t size) {
-    return parse_kubeconfig(config_with("{server: \"https://" + std::string(size - 8, 'h') + "\"}", "{token: t}")).has_value();
+    return parse_kubeconfig(config_with("{server: \"https://" + std::string(size - 8, 'h') + "\"}", "{token: t}"))
+        .has_value();
   };
   EXPECT_TRUE(server(512));
   EXPECT_FALSE(server(513));
@@ -63,7 +64,8 @@ TEST(Kubeconfig, AnEntryThatSaysNothingIsAnEmptyOne) {
     ASSERT_TRUE(config) << user << ": " << config.error().what;
     EXPECT_TRUE(config->token.empty());
   }
-  EXPECT_THAT(parse_kubeconfig(config_with("{server: \"https://h\"}", "[]")).error().what, HasSubstr("users.user: expected a map"));
+  EXPECT_THAT(parse_kubeconfig(config_with("{server: \"https://h\"}", "[]")).error().what,
+              HasSubstr("users.user: expected a map"));
 }
 
 TEST(Kubeconfig, JsonIsYamlToo) {

@@ -54,7 +54,8 @@ TEST(GpushareInspect, WhatIsLeftIsNeverOverstated) {
 
 TEST(GpushareInspect, WhoHoldsIsNamedByHisPodElseByTheClaimElseByTheUid) {
   auto gpu = card("n", 0, 16'384);
-  gpu.holders = {held("a", "claim", "main", Bytes::gib(1)), held("b", "claim", "x", Bytes::gib(1)), held("c", "", "y", Bytes::gib(1))};
+  gpu.holders = {held("a", "claim", "main", Bytes::gib(1)), held("b", "claim", "x", Bytes::gib(1)),
+                 held("c", "", "y", Bytes::gib(1))};
   gpu.holders[0].pods = {"ml/p", "ml/q"};
   gpu.holders[0].slice.owner.uid = "u-1";
   gpu.holders[1].slice.owner.uid = "u-2";
