@@ -1,5 +1,4 @@
-// The arbiter under random tenants: slices of every class come and go, and their pages say anything. What must hold
-// whatever they say.
+// Invariants of the arbiter under random tenants: slices of every class come and go, and their pages say anything.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace carve::lease {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
-constexpr std::uint64_t kExact = 200;  // ns; tokens are counted in whole nanoseconds of a rate
+constexpr std::uint64_t kExact = 200;  // ns; the arbiter rounds tokens to whole nanoseconds
 
 class Random {
  public:
@@ -25,7 +24,7 @@ class Random {
   std::mt19937_64 random_;
 };
 
-/// A card with up to six slices. The arbiter is stepped as its owner steps it: at the latest when it said.
+/// A card with up to six slices, and what their pages say.
 struct Play {
   explicit Play(std::uint64_t seed) : random(seed) {}
 
@@ -120,12 +119,12 @@ TEST(ArbiterProperty, OneAtMostHasTheCardAndNobodyWaitsForAFreeOne) {
       ASSERT_LE(granted, 1);
       ASSERT_TRUE(waiting == 0 || granted == 1 || working > 0) << "seed " << seed << ", round " << round;
     }
-    // All fall silent: nothing is due any more, and who comes next has the card without a word.
+    // All fall silent: no step is due any more, and the next slice has the card without asking.
     for (auto& page : play.seen) page = {.busy_ns = page.busy_ns};
     for (const std::uint64_t end = play.now + 1'000 * kMs; play.arbiter.next_step_ns() != kNever && play.now < end;)
       play.step(std::max(play.now, play.arbiter.next_step_ns()));
     ASSERT_EQ(play.arbiter.next_step_ns(), kNever);
-    // What those who are gone said last counts no more.
+    // The last words of removed slices do not count.
     for (auto& page : play.seen) page.want = true;
     play.step(play.now + 1);
     while (!play.slices.empty()) {

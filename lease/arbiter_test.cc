@@ -27,7 +27,7 @@ struct Card {
   abi::LeaseMode mode(int slice) { return arbiter.grant(slice).mode; }
 };
 
-/// Slices that work whenever they may and ask whenever they may not, and how long each of them had the card.
+/// Slices that work whenever they may and ask whenever they may not. `had` counts how long each of them had the card.
 struct Workers : Card {
   static constexpr std::uint64_t kTick = kMs / 10;
   std::vector<bool> works = std::vector<bool>(kMaxSlices);
@@ -181,7 +181,7 @@ double had_by(int neighbour, const std::function<void(Observation& page, bool gr
   return static_cast<double>(had) / (2'000.0 * kMs);
 }
 
-/// The lower part of the two that the neighbour gets as slice 0 and as slice 1.
+/// The smaller of the parts that the neighbour gets as slice 0 and as slice 1.
 double had_by_neighbour(const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
   return std::min(had_by(0, tenant), had_by(1, tenant));
 }
@@ -391,8 +391,7 @@ TEST(Arbiter, SharesFollowTheGuarantees) {
   }
 }
 
-// A fixed slice of a whole card has no rate to be held to. Its bucket would divide by what is left of the card:
-// nothing.
+// The rate of a fixed slice of a whole card is the whole card. The length of its leases would be divided by 100 - 100.
 TEST(Arbiter, AFixedSliceOfAWholeCardIsNotCapped) {
   Workers card;
   const int slice = card.add({100, abi::ShareClass::kFixed, abi::PriorityClass::kStandard});
@@ -413,7 +412,7 @@ TEST(Arbiter, ANewcomerBeginsLevelWithThoseWhoAreThere) {
     EXPECT_NEAR(card.part(slice, kMs), 24, 13) << "two leases each, give or take one: slice " << slice;
 }
 
-// Slice 0 and slice 1 in turn: a number is nobody's rank.
+// Each slice number holds the card once: the number must not matter.
 TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
   for (const int holder : {0, 1}) {
     const int other = 1 - holder;
@@ -438,7 +437,7 @@ TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
   }
 }
 
-// Nobody wanted the card, so whoever was given it has long been forgotten when somebody asks.
+// No slice wanted the card for a while, so the arbiter has forgotten its holder when another slice asks.
 TEST(Arbiter, AForgottenHolderGivesWayToWhoAsks) {
   for (const int holder : {0, 1}) {
     const int other = 1 - holder;
@@ -480,7 +479,7 @@ TEST(Arbiter, ARemovedHolderLeavesTheCardAtOnce) {
   }
 }
 
-/// Two slices of the same class, of which `holder` has a lease since a millisecond and `other` waits; both may be 0.
+/// Two slices with the same terms: `holder` has had a lease for a millisecond, `other` waits. Either may be slice 0.
 struct Contended : Workers {
   explicit Contended(int holds, const Terms& terms = burst(50)) : holder(holds), other(1 - holds) {
     add(terms);
@@ -535,7 +534,7 @@ TEST(Arbiter, TheNextOneBeginsWhenLittleIsLeftInFlight) {
   }
 }
 
-TEST(Arbiter, WhoWasJustGivenTheCardHasTimeToBegin) {
+TEST(Arbiter, ASliceThatWasJustGrantedTheCardHasTimeToBegin) {
   for (const int holder : {0, 1}) {
     Contended card(holder);
     std::uint64_t end = 0;
@@ -554,7 +553,7 @@ TEST(Arbiter, WhoWasJustGivenTheCardHasTimeToBegin) {
   }
 }
 
-TEST(Arbiter, WhoeverFellSilentIsForgottenAfterAWhile) {
+TEST(Arbiter, ASilentSliceIsForgottenAfterAWhile) {
   Contended card(1);
   card.page(0) = {.busy_ns = card.page(0).busy_ns};  // it asks no more
   card.works[0] = false;
@@ -592,7 +591,7 @@ TEST(Arbiter, StuckWorkIsRescuedWhenItsTimeHasComeAndNotBefore) {
   }
 }
 
-TEST(Arbiter, WhoAsksInVainIsPassedOverForAWhile) {
+TEST(Arbiter, ASliceThatAsksAndDoesNothingIsPassedOverForAWhile) {
   for (const int idler : {0, 1}) {
     Workers card;
     card.add(burst(50));
@@ -615,7 +614,7 @@ TEST(Arbiter, WhoAsksInVainIsPassedOverForAWhile) {
   }
 }
 
-TEST(Arbiter, WhoSleptIsServedSoonAndTwoLeasesAheadAtMost) {
+TEST(Arbiter, ASleeperIsServedSoonAndTwoLeasesAheadAtMost) {
   Workers card;
   const int worker = card.add(burst(50));
   const int sleeper = card.add(burst(50));

@@ -75,7 +75,7 @@ TEST(Extender, APodsPriorityAndNominationAreRead) {
   EXPECT_EQ(parse_extender_args(large)->priority, INT32_MAX);
 }
 
-// Of two members of one name the document's reader takes the last, and the walk must not take another one.
+// Boost.JSON takes the last of two members with the same name. The walk must not take another one.
 TEST(Extender, WhatIsSaidTwiceIsReadAsTheDocumentsReaderDoes) {
   const std::string pods =
       std::string(R"({"Pod":)") + kPod + R"(,"Pod":{"metadata":{"name":"q","uid":"u-2"}},"NodeNames":["a"]})";

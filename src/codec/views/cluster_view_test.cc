@@ -88,7 +88,7 @@ TEST(ClusterView, Golden) {
             R"("why":"full"}],"unread":"n9"})");
 }
 
-TEST(ClusterView, WhoHasACardAloneLeavesNothingOfIt) {
+TEST(ClusterView, AnExclusiveSliceLeavesNothingFree) {
   GpuObject gpu = card("n1", 0, "GPU-0");
   gpu.holders = {pod("a", "main", 4, 30), pod("b", "main", 2, 5)};
   gpu.holders[0].slice.whole = gpu.holders[0].slice.exclusive = true;

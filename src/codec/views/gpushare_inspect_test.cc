@@ -52,7 +52,7 @@ TEST(GpushareInspect, WhatIsLeftIsNeverOverstated) {
   EXPECT_NE(gpushare_inspect(view, Bytes::mib(1), "").find(R"("totalGPU":16160,"usedGPU":1536)"), std::string::npos);
 }
 
-TEST(GpushareInspect, WhoHoldsIsNamedByHisPodElseByTheClaimElseByTheUid) {
+TEST(GpushareInspect, AHolderIsNamedByItsPodElseByTheClaimElseByTheUid) {
   auto gpu = card("n", 0, 16'384);
   gpu.holders = {held("a", "claim", "main", Bytes::gib(1)), held("b", "claim", "x", Bytes::gib(1)),
                  held("c", "", "y", Bytes::gib(1))};

@@ -170,7 +170,7 @@ RC_GTEST_PROP(ChooseSet, IsTheBestConnectedSetOfAll, ()) {
   RC_ASSERT(choose_set(candidates, count, machine.links, true) == best_set);
 }
 
-/// More cards than can be tried in all sets: each of them begins a set once, and grows it by the best next one.
+/// More cards than the exact search takes: the greedy search starts once at each card and adds the best next one.
 RC_GTEST_PROP(ChooseSet, AmongManyCardsLinkedOnesStandTogetherAndElseTheBestByThemselves, ()) {
   const auto cards = pick<std::size_t>(17, 24);
   const auto count = pick<std::size_t>(2, 4);
@@ -179,7 +179,7 @@ RC_GTEST_PROP(ChooseSet, AmongManyCardsLinkedOnesStandTogetherAndElseTheBestByTh
   LinkMatrix links(ids);
   std::vector<Candidate> candidates;
   for (const CardId& id : ids) candidates.push_back({&id, pick<std::int64_t>(-1000, 1000)});
-  // Without any link the scores alone count, and of equal ones the lower names.
+  // Without links only the scores count.
   std::vector<std::size_t> order(cards);
   for (std::size_t i = 0; i < cards; ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(),
