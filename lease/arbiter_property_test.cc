@@ -1,5 +1,4 @@
-// The arbiter under random tenants: slices of every class come and go, and their pages say anything. What must hold
-// whatever they say.
+// Invariants of the arbiter under random tenants: slices of every class come and go, and their pages say anything.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace carve::lease {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
-constexpr std::uint64_t kExact = 200;  // ns; tokens are counted in whole nanoseconds of a rate
+constexpr std::uint64_t kExact = 200;  // ns; the arbiter rounds tokens to whole nanoseconds
 
 class Random {
  public:
@@ -25,14 +24,15 @@ class Random {
   std::mt19937_64 random_;
 };
 
-/// A card with up to six slices. The arbiter is stepped as its owner steps it: at the latest when it said.
+/// A card with up to six slices, and what their pages say.
 struct Play {
   explicit Play(std::uint64_t seed) : random(seed) {}
 
   void come_and_go() {
     if (random.one_in(20) && slices.size() < 6) {
       const auto share = static_cast<abi::ShareClass>(random.below(3));
-      const auto compute = share == abi::ShareClass::kBestEffort ? 0U : 1 + static_cast<std::uint32_t>(random.below(100));
+      const auto compute =
+          share == abi::ShareClass::kBestEffort ? 0U : 1 + static_cast<std::uint32_t>(random.below(100));
       slices.push_back(arbiter.add({compute, share, static_cast<abi::PriorityClass>(random.below(3))}));
       shares[slices.back()] = share;
       seen[static_cast<std::size_t>(slices.back())] = {};
@@ -103,7 +103,8 @@ TEST(ArbiterProperty, OneAtMostHasTheCardAndNobodyWaitsForAFreeOne) {
       const std::vector<int> before = play.slices;
       play.come_and_go();
       for (const int slice : play.slices) {
-        if (std::find(before.begin(), before.end(), slice) == before.end()) came[static_cast<std::size_t>(slice)] = play.now;
+        if (std::find(before.begin(), before.end(), slice) == before.end())
+          came[static_cast<std::size_t>(slice)] = play.now;
       }
       play.say_something();
       play.step(play.now + play.random.below(3 * kMs));
@@ -118,12 +119,12 @@ TEST(ArbiterProperty, OneAtMostHasTheCardAndNobodyWaitsForAFreeOne) {
       ASSERT_LE(granted, 1);
       ASSERT_TRUE(waiting == 0 || granted == 1 || working > 0) << "seed " << seed << ", round " << round;
     }
-    // All fall silent: nothing is due any more, and who comes next has the card without a word.
+    // All fall silent: no step is due any more, and the next slice has the card without asking.
     for (auto& page : play.seen) page = {.busy_ns = page.busy_ns};
     for (const std::uint64_t end = play.now + 1'000 * kMs; play.arbiter.next_step_ns() != kNever && play.now < end;)
       play.step(std::max(play.now, play.arbiter.next_step_ns()));
     ASSERT_EQ(play.arbiter.next_step_ns(), kNever);
-    // What those who are gone said last counts no more.
+    // The last words of removed slices do not count.
     for (auto& page : play.seen) page.want = true;
     play.step(play.now + 1);
     while (!play.slices.empty()) {

@@ -27,7 +27,7 @@ struct Card {
   abi::LeaseMode mode(int slice) { return arbiter.grant(slice).mode; }
 };
 
-/// Slices that work whenever they may and ask whenever they may not, and how long each of them had the card.
+/// Slices that work whenever they may and ask whenever they may not. `had` counts how long each of them had the card.
 struct Workers : Card {
   static constexpr std::uint64_t kTick = kMs / 10;
   std::vector<bool> works = std::vector<bool>(kMaxSlices);
@@ -181,7 +181,7 @@ double had_by(int neighbour, const std::function<void(Observation& page, bool gr
   return static_cast<double>(had) / (2'000.0 * kMs);
 }
 
-/// The lower part of the two that the neighbour gets as slice 0 and as slice 1.
+/// The smaller of the parts that the neighbour gets as slice 0 and as slice 1.
 double had_by_neighbour(const std::function<void(Observation& page, bool granted, std::uint64_t now)>& tenant) {
   return std::min(had_by(0, tenant), had_by(1, tenant));
 }
@@ -315,6 +315,29 @@ TEST(Arbiter, NobodyIsChargedMoreThanThereWasTime) {
   EXPECT_EQ(arbiter.charged_ns(slice), 1'000'000U);
 }
 
+// 8 ms of work in flight by the clock, of which the slice says afterwards what it really took.
+TEST(Arbiter, WhatWasMeasuredSettlesWhatWasPresumedWithinBounds) {
+  const auto charged = [](std::uint64_t measured) {
+    Card card;
+    const int slice = card.arbiter.add(burst(50));
+    card.step(kMs);
+    card.seen[0] = {.busy = true, .inflight_ns = kMs, .edge_ns = 2 * kMs};
+    card.step(2 * kMs);
+    card.step(5 * kMs);
+    EXPECT_EQ(card.arbiter.charged_ns(slice), 3 * kMs) << "as presumed while it works";
+    card.seen[0] = {.edge_ns = 10 * kMs, .busy_ns = measured};
+    card.step(10 * kMs);
+    return card.arbiter.charged_ns(slice);
+  };
+  EXPECT_EQ(charged(8 * kMs), 8 * kMs);
+  EXPECT_EQ(charged(7 * kMs), 7 * kMs);
+  EXPECT_EQ(charged(6 * kMs), 6 * kMs);
+  EXPECT_EQ(charged(5 * kMs), 6 * kMs) << "a quarter comes back at the most";
+  EXPECT_EQ(charged(0), 6 * kMs);
+  EXPECT_EQ(charged(8 * kMs + 5), 8 * kMs + 5) << "work that came and went between two steps";
+  EXPECT_EQ(charged(20 * kMs), 9 * kMs) << "there were 9 ms";
+}
+
 TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
   auto arbiter = std::make_unique<Arbiter>();
   for (std::uint32_t i = 0; i < kMaxSlices; ++i) EXPECT_EQ(arbiter->add(burst(1)), static_cast<int>(i));
@@ -326,7 +349,10 @@ TEST(Arbiter, ItTakesNoMoreThanItsPlaces) {
 TEST(Arbiter, AFullCardIsServedToItsLastPlace) {
   auto card = std::make_unique<Workers>();
   for (std::uint32_t i = 0; i < kMaxSlices; ++i)
-    card->add({i % 3 == 0 ? 0U : 1U, i % 3 == 0 ? abi::ShareClass::kBestEffort : i % 3 == 1 ? abi::ShareClass::kFixed : abi::ShareClass::kBurst,
+    card->add({i % 3 == 0 ? 0U : 1U,
+               i % 3 == 0   ? abi::ShareClass::kBestEffort
+               : i % 3 == 1 ? abi::ShareClass::kFixed
+                            : abi::ShareClass::kBurst,
                i % 2 == 0 ? abi::PriorityClass::kStandard : abi::PriorityClass::kOffline});
   card->works.assign(kMaxSlices, false);
   const auto last = static_cast<int>(kMaxSlices) - 1;
@@ -365,7 +391,7 @@ TEST(Arbiter, SharesFollowTheGuarantees) {
   }
 }
 
-// A fixed slice of a whole card has no rate to be held to. Its bucket would divide by what is left of the card: nothing.
+// The rate of a fixed slice of a whole card is the whole card. The length of its leases would be divided by 100 - 100.
 TEST(Arbiter, AFixedSliceOfAWholeCardIsNotCapped) {
   Workers card;
   const int slice = card.add({100, abi::ShareClass::kFixed, abi::PriorityClass::kStandard});
@@ -386,7 +412,7 @@ TEST(Arbiter, ANewcomerBeginsLevelWithThoseWhoAreThere) {
     EXPECT_NEAR(card.part(slice, kMs), 24, 13) << "two leases each, give or take one: slice " << slice;
 }
 
-// Slice 0 and slice 1 in turn: a number is nobody's rank.
+// Each slice number holds the card once: the number must not matter.
 TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
   for (const int holder : {0, 1}) {
     const int other = 1 - holder;
@@ -411,7 +437,7 @@ TEST(Arbiter, AnIdleHolderGivesWayAfterItsPause) {
   }
 }
 
-// Nobody wanted the card, so whoever was given it has long been forgotten when somebody asks.
+// No slice wanted the card for a while, so the arbiter has forgotten its holder when another slice asks.
 TEST(Arbiter, AForgottenHolderGivesWayToWhoAsks) {
   for (const int holder : {0, 1}) {
     const int other = 1 - holder;
@@ -453,7 +479,7 @@ TEST(Arbiter, ARemovedHolderLeavesTheCardAtOnce) {
   }
 }
 
-/// Two slices of the same class, of which `holder` has a lease since a millisecond and `other` waits; both may be 0.
+/// Two slices with the same terms: `holder` has had a lease for a millisecond, `other` waits. Either may be slice 0.
 struct Contended : Workers {
   explicit Contended(int holds, const Terms& terms = burst(50)) : holder(holds), other(1 - holds) {
     add(terms);
@@ -493,7 +519,8 @@ TEST(Arbiter, TheNextOneBeginsWhenLittleIsLeftInFlight) {
   const std::uint64_t little = Tuning{}.early_handoff;
   for (const bool more : {false, true}) {
     Contended card(0);
-    card.page(0) = {.want = true, .busy = true, .inflight_ns = little + (more ? 1 : 0), .busy_ns = card.page(0).busy_ns};
+    card.page(0) = {
+        .want = true, .busy = true, .inflight_ns = little + (more ? 1 : 0), .busy_ns = card.page(0).busy_ns};
     const std::uint64_t end = card.arbiter.grant(0).end_ns;
     card.step(end);
     EXPECT_EQ(card.granted(1), !more) << "at the end of the lease";
@@ -507,7 +534,26 @@ TEST(Arbiter, TheNextOneBeginsWhenLittleIsLeftInFlight) {
   }
 }
 
-TEST(Arbiter, WhoeverFellSilentIsForgottenAfterAWhile) {
+TEST(Arbiter, ASliceThatWasJustGrantedTheCardHasTimeToBegin) {
+  for (const int holder : {0, 1}) {
+    Contended card(holder);
+    std::uint64_t end = 0;
+    while (card.granted(holder) && card.now < 300 * kMs) {  // it may have a second turn coming
+      end = card.arbiter.grant(holder).end_ns;
+      card.page(holder) = {.want = true, .busy_ns = card.page(holder).busy_ns};
+      card.step(end);
+    }
+    ASSERT_TRUE(card.granted(card.other));
+    card.page(card.other).want = false;  // it saw the grant, and its first launch is on its way
+    card.step(end + Tuning{}.idle_yield - 1);
+    EXPECT_TRUE(card.granted(card.other));
+    card.step(end + Tuning{}.idle_yield);
+    EXPECT_FALSE(card.granted(card.other));
+    EXPECT_TRUE(card.granted(holder));
+  }
+}
+
+TEST(Arbiter, ASilentSliceIsForgottenAfterAWhile) {
   Contended card(1);
   card.page(0) = {.busy_ns = card.page(0).busy_ns};  // it asks no more
   card.works[0] = false;
@@ -545,7 +591,7 @@ TEST(Arbiter, StuckWorkIsRescuedWhenItsTimeHasComeAndNotBefore) {
   }
 }
 
-TEST(Arbiter, WhoAsksInVainIsPassedOverForAWhile) {
+TEST(Arbiter, ASliceThatAsksAndDoesNothingIsPassedOverForAWhile) {
   for (const int idler : {0, 1}) {
     Workers card;
     card.add(burst(50));
@@ -568,7 +614,7 @@ TEST(Arbiter, WhoAsksInVainIsPassedOverForAWhile) {
   }
 }
 
-TEST(Arbiter, WhoSleptIsServedSoonAndTwoLeasesAheadAtMost) {
+TEST(Arbiter, ASleeperIsServedSoonAndTwoLeasesAheadAtMost) {
   Workers card;
   const int worker = card.add(burst(50));
   const int sleeper = card.add(burst(50));

@@ -27,7 +27,7 @@ TEST(Coverage, AgreesWithAListOfMoments) {
   for (int round = 0; round < 300; ++round) {
     Coverage covered;
     std::vector<bool> moments(60);
-    // At most 30 gaps fit between 60 moments, so nothing is forgotten.
+    // 60 moments have at most 30 separate intervals, so nothing is forgotten.
     for (int i = 0; i < 40; ++i) {
       const std::uint64_t begin = random() % moments.size();
       const std::uint64_t end = begin + random() % 4;

@@ -216,7 +216,8 @@ TEST(Gate, CreditThatNothingWasLaunchedUnderIsNotInFlight) {
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 100);
   ASSERT_EQ(w.enter().verdict, Verdict::kGo);
   EXPECT_EQ(w.lane.credit_ns, kMs * 9 / 10);
-  EXPECT_EQ(w.enter(kKey + 1).verdict, Verdict::kGo) << "0.1 ms of the 1 ms that is reserved is in flight, and so much is allowed";
+  EXPECT_EQ(w.enter(kKey + 1).verdict, Verdict::kGo)
+      << "0.1 ms of the 1 ms that is reserved is in flight, and so much is allowed";
   EXPECT_EQ(w.slot().inflight_ns.raw, kMs * 11 / 10);
 }
 
@@ -347,7 +348,8 @@ TEST(Gate, TheFastPathIsTheSlowOneInShort) {
 }
 
 TEST(Gate, TheFastPathIsNotTakenWhereAnythingIsOtherwise) {
-  const auto taken = [](const std::function<void(World&)>& change, std::uint64_t key = kKey, std::uint64_t stream = kStream) {
+  const auto taken = [](const std::function<void(World&)>& change, std::uint64_t key = kKey,
+                        std::uint64_t stream = kStream) {
     World w;
     w.gate.costs().learn(kKey, kMs / 10);
     w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 50'000);

@@ -65,7 +65,8 @@ TEST(MemoryAccount, OnlySlotsThatWereGivenCount) {
   memory.behind[0] = memory.behind[1] = memory.behind[2] = kGiB;
   for (const std::uint32_t slots : {1024U, 1025U, ~0U}) {
     pages.grant->high_slot.raw = slots;
-    EXPECT_EQ(MemoryAccount(*pages.grant, memory.page, memory.page.slots[1023]).used(), 0U) << "what lies behind the page";
+    EXPECT_EQ(MemoryAccount(*pages.grant, memory.page, memory.page.slots[1023]).used(), 0U)
+        << "what lies behind the page";
   }
 }
 

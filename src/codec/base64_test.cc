@@ -30,8 +30,24 @@ TEST(Base64, EveryLetterOfTheAlphabetStandsForItsNumber) {
 
 TEST(Base64, BlanksAreNothingAndAnythingElseIsRefused) {
   EXPECT_EQ(decode_base64(" TWF\r\n\tu\n"), "Man");
-  for (const std::string& text : std::vector<std::string>{"T", "TW", "TWE", "TWFu=", "T===", "====", "TQ=Q", "=TQ=", "TQ==TQ==", "TWF-", "TWF_", "TW@u",
-                                 "TW[u", "TW`u", "TW{u", "TW:u", "TW.u", {"TW\0u", 4}})
+  for (const std::string& text : std::vector<std::string>{"T",
+                                                          "TW",
+                                                          "TWE",
+                                                          "TWFu=",
+                                                          "T===",
+                                                          "====",
+                                                          "TQ=Q",
+                                                          "=TQ=",
+                                                          "TQ==TQ==",
+                                                          "TWF-",
+                                                          "TWF_",
+                                                          "TW@u",
+                                                          "TW[u",
+                                                          "TW`u",
+                                                          "TW{u",
+                                                          "TW:u",
+                                                          "TW.u",
+                                                          {"TW\0u", 4}})
     EXPECT_FALSE(decode_base64(text)) << text;
 }
 

@@ -134,6 +134,22 @@ TEST(ParseCores, TakesSharesOfACardAndWholeCards) {
   }
 }
 
+TEST(Quantity, TextsAreReadUpToSixtyFourCharacters) {
+  const std::string zeros(62, '0');
+  EXPECT_EQ(parse_bytes("f", zeros + "4k"), Bytes(4000));
+  EXPECT_EQ(parse_amount("f", zeros + "4k", 1, 5000, "MiB"), 4000U);
+  EXPECT_FALSE(parse_bytes("f", "0" + zeros + "4k"));
+  EXPECT_FALSE(parse_amount("f", "0" + zeros + "4k", 1, 5000, "MiB"));
+  EXPECT_EQ(parse_count("f", std::string(19, '0') + "4", 1, 5, "cards"), 4U);
+  EXPECT_FALSE(parse_count("f", std::string(20, '0') + "4", 1, 5, "cards"));
+}
+
+TEST(Quantity, WhatIsShownOfATextIsCutAndPrintable) {
+  EXPECT_THAT(parse_bytes("f", std::string(65, 'x')).error().what, HasSubstr("\"" + std::string(64, 'x') + "…\""));
+  EXPECT_THAT(parse_bytes("f", std::string(64, 'x')).error().what, HasSubstr("\"" + std::string(64, 'x') + "\""));
+  EXPECT_THAT(parse_bytes("f", "x ~\x1f\x7f\"\xc3").error().what, HasSubstr("\"x ~????\""));
+}
+
 TEST(ParseCount, TakesWholeNumbersInItsRange) {
   EXPECT_EQ(parse_count("cards", "2", 1, 16, "cards").value(), 2u);
   for (const std::string text : {"", "0", "17", "-1", "1.", "2.0", "1e1", "18446744073709551616"}) {

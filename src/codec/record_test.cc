@@ -119,7 +119,8 @@ TEST(Record, WhatIsNotARecordIsRefusedWithAReason) {
 }
 
 /// Every text that lacks one member of this value, with the member's name.
-void without_each(const boost::json::value& value, const std::function<void(const boost::json::value&, const std::string&)>& use) {
+void without_each(const boost::json::value& value,
+                  const std::function<void(const boost::json::value&, const std::string&)>& use) {
   if (const auto* object = value.if_object()) {
     for (const auto& member : *object) {
       auto less = *object;
@@ -150,8 +151,15 @@ TEST(Record, EveryMemberThatIsMissingIsNamed) {
     EXPECT_THAT(read.error().what, HasSubstr("has no " + name));
     missing.insert(name);
   });
-  EXPECT_THAT(missing, testing::IsSupersetOf({"v", "epoch", "owner", "kind", "uid", "parts", "part", "share", "priority", "dialect",
-                                              "cards", "uuid", "bytes", "compute"}));
+  EXPECT_THAT(missing, testing::IsSupersetOf({"v", "epoch", "owner", "kind", "uid", "parts", "part", "share",
+                                              "priority", "dialect", "cards", "uuid", "bytes", "compute"}));
+}
+
+TEST(Record, WhatIsNoObjectIsNamed) {
+  auto value = boost::json::parse(*encode_record(golden_v1().at("local_run")));
+  value.at("parts").at(0).at("cards") = boost::json::array{3};
+  EXPECT_THAT(decode_record(boost::json::serialize(value)).error().what,
+              HasSubstr("parts[0].cards[0] is not an object"));
 }
 
 TEST(Record, SizeAndDepthAreBounded) {

@@ -65,7 +65,7 @@ class Changes(unittest.TestCase):
         for statement in ("a = b;", "a.b[c] = d;", "a->b(c);", "std::sort(a, b);", "*a = b;"):
             with self.subTest(statement):
                 self.assertIn(body % ";", become(body % statement))
-        for statement in ("int a = b;", "auto a = b;", "const T& a(b);", "T a{b};", "return a;", "a;", "using a::b;",
+        for statement in ("a.reserve(b);", "a.shrink_to_fit();", "int a = b;", "auto a = b;", "const T& a(b);", "T a{b};", "return a;", "a;", "using a::b;",
                           "std::vector<T> a(b);"):
             with self.subTest(statement):
                 self.assertEqual(become(body % statement), set())

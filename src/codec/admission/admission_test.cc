@@ -68,10 +68,19 @@ TEST(Review, WhatCannotBeAnsweredIsAnErrorAndWhatCannotBeReadIsSaid) {
   EXPECT_THAT(empty->unreadable.what, HasSubstr("without request.object"));
 }
 
+TEST(Review, WhatIsDoneToWhat) {
+  const auto review = parse_review(
+      R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":"CREATE","resource":{"resource":"pods"},)"
+      R"("subResource":"ephemeralcontainers","userInfo":{"username":"ann"},"object":{"spec":{}}}})");
+  ASSERT_TRUE(review) << review.error().what;
+  EXPECT_EQ(review->operation + " " + review->resource + "/" + review->subresource + " " + review->user,
+            "CREATE pods/ephemeralcontainers ann");
+}
+
 TEST(Review, OnlyWhereAPodIsMadeOrChangedItsObjectIsMissed) {
   const auto missed = [](const std::string& operation, const std::string& resource) {
-    const auto review = parse_review(R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":")" + operation +
-                                     R"(","resource":{"resource":")" + resource + R"("},"object":null}})");
+    const auto review = parse_review(R"({"apiVersion":"admission.k8s.io/v1","request":{"uid":"r","operation":")" +
+                                     operation + R"(","resource":{"resource":")" + resource + R"("},"object":null}})");
     return review && !review->unreadable.what.empty();
   };
   EXPECT_TRUE(missed("CREATE", "pods"));
@@ -124,7 +133,8 @@ TEST(Answer, AWarningIsCutWhereTheServerWouldAndNeverWithinACharacter) {
   for (std::size_t before = 250; before <= 253; ++before) {
     const std::size_t whole = before + 3 <= 253 ? before + 3 : before;
     const std::string text = std::string(before, 'w') + character;
-    EXPECT_THAT(warnings_of({text + character}), ElementsAre(text.size() + 3 <= 256 ? text + character : text.substr(0, whole) + "..."))
+    EXPECT_THAT(warnings_of({text + character}),
+                ElementsAre(text.size() + 3 <= 256 ? text + character : text.substr(0, whole) + "..."))
         << before;
   }
 }

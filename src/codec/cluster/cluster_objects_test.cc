@@ -108,8 +108,12 @@ TEST(ClusterPod, WhatDecidesAboutItsGoing) {
 }
 
 TEST(ClusterPod, EveryPhaseAndWhatItMeans) {
-  for (const auto& [phase, ended] : {std::pair<std::string, bool>{"Pending", false}, {"Running", false}, {"Unknown", false},
-                                     {"Succeeded", true}, {"Failed", true}, {"", false}}) {
+  for (const auto& [phase, ended] : {std::pair<std::string, bool>{"Pending", false},
+                                     {"Running", false},
+                                     {"Unknown", false},
+                                     {"Succeeded", true},
+                                     {"Failed", true},
+                                     {"", false}}) {
     const auto pod = parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"phase":")" + phase + R"("}})");
     ASSERT_TRUE(pod);
     EXPECT_EQ(pod->ended, ended) << phase;
@@ -118,8 +122,10 @@ TEST(ClusterPod, EveryPhaseAndWhatItMeans) {
 
 TEST(ClusterPod, OnlyTheSchedulersOwnWordIsARefusal) {
   const auto refused = [](const std::string& type, const std::string& status, const std::string& reason) {
-    return parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"conditions":[{"type":"Ready"},{"type":")" +
-                             type + R"(","status":")" + status + R"(","reason":")" + reason + R"("}]}})")->refused;
+    return parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"conditions":[{"type":"Ready"},)"
+                             R"({"type":")" +
+                             type + R"(","status":")" + status + R"(","reason":")" + reason + R"("}]}})")
+        ->refused;
   };
   EXPECT_TRUE(refused("PodScheduled", "False", "Unschedulable"));
   EXPECT_FALSE(refused("PodScheduled", "True", "Unschedulable"));
@@ -129,8 +135,9 @@ TEST(ClusterPod, OnlyTheSchedulersOwnWordIsARefusal) {
 
 TEST(ClusterPod, AContainerThatEverRanHasStarted) {
   const auto started = [](const std::string& list, const std::string& status) {
-    return parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{")" + list + R"(":[{"name":"a"},)" + status +
-                             "]}}")->started;
+    return parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{")" + list + R"(":[{"name":"a"},)" +
+                             status + "]}}")
+        ->started;
   };
   for (const std::string list : {"initContainerStatuses", "containerStatuses"}) {
     EXPECT_TRUE(started(list, R"({"state":{"running":{}}})"));

@@ -115,8 +115,10 @@ TEST(Notes, TheSchedulersLastWordIsTheNewestOfItsEvents) {
   };
   const std::string first = event("FailedScheduling", R"("eventTime":"2026-01-01T00:00:01Z")", "first");
   const std::string second = event("FailedScheduling", R"("lastTimestamp":"2026-01-01T00:00:02Z")", "second");
-  const std::string again = event(
-      "FailedScheduling", R"("eventTime":"2026-01-01T00:00:00Z","series":{"lastObservedTime":"2026-01-01T00:00:03Z"})", "again");
+  const std::string again = event("FailedScheduling",
+                                  R"("eventTime":"2026-01-01T00:00:00Z",)"
+                                  R"("series":{"lastObservedTime":"2026-01-01T00:00:03Z"})",
+                                  "again");
   const std::string bound = event("Scheduled", R"("eventTime":"2026-01-01T00:00:04Z")", "bound");
   const std::string pulled = event("Pulled", R"("eventTime":"2026-01-01T00:00:09Z")", "pulled");
   EXPECT_EQ(scheduler_word({}), "");

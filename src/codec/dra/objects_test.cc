@@ -33,7 +33,8 @@ TEST(Claim, WhatADriverNeedsOfIt) {
   EXPECT_EQ(claim->configs[1].requests, std::vector<std::string>{"g"});
   EXPECT_EQ(claim->space + "/" + claim->name + "/" + claim->uid, "ml/c/u-1");
   const auto& result = claim->results[0];
-  EXPECT_EQ(result.request + " " + result.driver + " " + result.pool + " " + result.device, "g gpu.elasticgpu.io n1 gpu-1");
+  EXPECT_EQ(result.request + " " + result.driver + " " + result.pool + " " + result.device,
+            "g gpu.elasticgpu.io n1 gpu-1");
   EXPECT_EQ(result.consumed.at("cores"), "30");
   EXPECT_FALSE(claim->configs[1].from_class);
   EXPECT_EQ(claim->configs[0].driver, "d");
@@ -53,7 +54,8 @@ TEST(Claim, QuantitiesMayBeNumbersAndOnlyReadyDevicesAreReady) {
   const auto claim = parse_claim(R"({"metadata":{"name":"c","uid":"u"},"status":{"allocation":{"devices":{"results":[
     {"consumedCapacity":{"cores":30,"odd":true}}]}},"devices":[
     {"pool":"p","device":"a","conditions":[{"type":"Ready","status":"False"},{"type":"Other","status":"True"}]},
-    {"pool":"p","device":"b","shareID":"s","conditions":[{"type":"Other","status":"False"},{"type":"Ready","status":"True"}]}]}})");
+    {"pool":"p","device":"b","shareID":"s","conditions":[{"type":"Other","status":"False"},{"type":"Ready",
+    "status":"True"}]}]}})");
   ASSERT_TRUE(claim);
   EXPECT_EQ(claim->results.at(0).consumed, (std::map<std::string, std::string>{{"cores", "30"}, {"odd", ""}}));
   EXPECT_EQ(claim->ready, std::vector<std::string>{"p/b/s"});
@@ -86,7 +88,9 @@ TEST(Claim, StatusSpeaksOfTheSameUid) {
 TEST(Claim, StatusOfADeviceThatIsSharedAndNotReady) {
   Claim claim;
   claim.name = "c";
-  const auto body = claim_status_body(claim, {{"d", "n1", "gpu-1", "s-1", false, "R", "m", "no object"}, {"d", "n1", "g", "", true, "R", "", "[1]"}}, "t");
+  const auto body = claim_status_body(
+      claim, {{"d", "n1", "gpu-1", "s-1", false, "R", "m", "no object"}, {"d", "n1", "g", "", true, "R", "", "[1]"}},
+      "t");
   EXPECT_THAT(body, HasSubstr(R"("device":"gpu-1","shareID":"s-1","conditions":[{"type":"Ready","status":"False")"));
   EXPECT_THAT(body, testing::Not(HasSubstr("\"data\""))) << "what is no object is left out";
 }
@@ -100,11 +104,14 @@ TEST(ResourceSlice, Golden) {
   device.taints = {{"k", "v", "NoSchedule", ""}};
   slice.devices = {device};
   EXPECT_EQ(encode_slice(slice, ""),
-            R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"n1-d-0"},"spec":{"driver":"d",)"
-            R"("nodeName":"n1","pool":{"name":"pool","generation":3,"resourceSliceCount":2},"devices":[{"name":"gpu-1",)"
+            R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"n1-d-0"},)"
+            R"("spec":{"driver":"d",)"
+            R"("nodeName":"n1","pool":{"name":"pool","generation":3,"resourceSliceCount":2},)"
+            R"("devices":[{"name":"gpu-1",)"
             R"("allowMultipleAllocations":true,"attributes":{"a":{"string":"t"},"b":{"int":7},"c":{"bool":false},)"
             R"("d":{"version":"1.2.3"}},"capacity":{"memory":{"value":"80Gi","requestPolicy":{"default":"40Gi",)"
-            R"("validRange":{"min":"1Mi","step":"2Mi"}}}},"taints":[{"key":"k","value":"v","effect":"NoSchedule"}]}]}})");
+            R"("validRange":{"min":"1Mi","step":"2Mi"}}}},"taints":[{"key":"k","value":"v",)"
+            R"("effect":"NoSchedule"}]}]}})");
   const auto again = parse_slice(encode_slice(slice, ""));
   ASSERT_TRUE(again);
   EXPECT_EQ(again->name + " " + again->driver + " " + again->node + " " + again->pool, "n1-d-0 d n1 pool");
@@ -150,9 +157,12 @@ TEST(Event, Golden) {
   EventNote note{"Pod", "ml", "p", "u", "Reason", "words", false};
   const EventTimes times{"t1", "t2", 3};
   EXPECT_EQ(encode_event(note, "e", "n1", "carve-agent", times),
-            R"({"apiVersion":"v1","kind":"Event","metadata":{"name":"e","namespace":"ml"},"involvedObject":{"kind":"Pod",)"
-            R"("namespace":"ml","name":"p","uid":"u","apiVersion":"v1"},"type":"Normal","reason":"Reason","message":"words",)"
-            R"("source":{"component":"carve-agent","host":"n1"},"firstTimestamp":"t1","lastTimestamp":"t2","count":3})");
+            R"({"apiVersion":"v1","kind":"Event","metadata":{"name":"e","namespace":"ml"},)"
+            R"("involvedObject":{"kind":"Pod",)"
+            R"("namespace":"ml","name":"p","uid":"u","apiVersion":"v1"},"type":"Normal","reason":"Reason",)"
+            R"("message":"words",)"
+            R"("source":{"component":"carve-agent","host":"n1"},"firstTimestamp":"t1","lastTimestamp":"t2",)"
+            R"("count":3})");
   note.kind = "Node";
   note.warning = true;
   note.message = std::string(1025, 'x');

@@ -40,7 +40,8 @@ TEST(Extender, WholeNodesComeBackWhole) {
               HasSubstr(R"("items":[{"metadata":{"name":"a","labels":{"x":"1"}}}])"));
   EXPECT_EQ(to_json(FilterAnswer{{"b", "x", "a"}, {}, {}, "e"}, *args),
             R"({"NodeNames":null,"Nodes":{"metadata":{},"items":[{"metadata":{"name":"b"}},)"
-            R"({"metadata":{"name":"a","labels":{"x":"1"}}}]},"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":"e"})");
+            R"({"metadata":{"name":"a","labels":{"x":"1"}}}]},"FailedNodes":{},)"
+            R"("FailedAndUnresolvableNodes":{},"Error":"e"})");
 }
 
 TEST(Extender, WhatNeedsEscapingIsEscaped) {
@@ -74,9 +75,10 @@ TEST(Extender, APodsPriorityAndNominationAreRead) {
   EXPECT_EQ(parse_extender_args(large)->priority, INT32_MAX);
 }
 
-// Of two members of one name the document's reader takes the last, and the walk must not take another one.
+// Boost.JSON takes the last of two members with the same name. The walk must not take another one.
 TEST(Extender, WhatIsSaidTwiceIsReadAsTheDocumentsReaderDoes) {
-  const std::string pods = std::string(R"({"Pod":)") + kPod + R"(,"Pod":{"metadata":{"name":"q","uid":"u-2"}},"NodeNames":["a"]})";
+  const std::string pods =
+      std::string(R"({"Pod":)") + kPod + R"(,"Pod":{"metadata":{"name":"q","uid":"u-2"}},"NodeNames":["a"]})";
   const auto of_two = parse_extender_args(pods);
   ASSERT_TRUE(of_two) << of_two.error().what;
   EXPECT_EQ(of_two->pod.uid, "u-2");
@@ -86,6 +88,7 @@ TEST(Extender, WhatIsSaidTwiceIsReadAsTheDocumentsReaderDoes) {
   EXPECT_THAT(parse_extender_args(escaped)->names, ElementsAre("ab"));
   EXPECT_FALSE(parse_extender_args(call(R"(,"NodeNames":["a",""])")));
   EXPECT_FALSE(parse_extender_args(call(R"(,"NodeNames":["a"])") + "x"));
+  EXPECT_FALSE(parse_extender_args(R"({"Pod":tru,"NodeNames":["a"]})"));
 }
 
 TEST(Extender, VictimsComeInBothFormsAndGoOutByUid) {

@@ -62,15 +62,23 @@ TEST(XidPolicyText, IsReadUpToItsLimits) {
   EXPECT_TRUE(fits("xid 1 ignore \"" + std::string(100, 'w') + "\""));
   EXPECT_FALSE(fits("xid 1 ignore \"" + std::string(101, 'w') + "\""));
   EXPECT_TRUE(fits("xid 1 ignore \" ~\"")) << "the first and the last printable character";
-  for (const std::string meaning : {"", "\x1f", "\x7f", "\xc3\xa9"}) EXPECT_FALSE(fits("xid 1 ignore \"" + meaning + "\"")) << meaning;
-  for (const std::string codes : {"1", "999", "1-999", "5-5", "1,2,3-4"}) EXPECT_TRUE(fits("xid " + codes + " ignore")) << codes;
-  for (const std::string codes : {"0", "1000", "1-1000", "0-1", "6-5", "1,", ",1", "1-", "-1", "a", "0000000001", "1-2-3"})
+  for (const std::string meaning : {"", "\x1f", "\x7f", "\xc3\xa9"})
+    EXPECT_FALSE(fits("xid 1 ignore \"" + meaning + "\"")) << meaning;
+  for (const std::string codes : {"1", "999", "1-999", "5-5", "1,2,3-4"})
+    EXPECT_TRUE(fits("xid " + codes + " ignore")) << codes;
+  for (const std::string codes :
+       {"0", "1000", "1-1000", "0-1", "6-5", "1,", ",1", "1-", "-1", "a", "0000000001", "1-2-3"})
     EXPECT_FALSE(fits("xid " + codes + " ignore")) << codes;
   const auto healed = [](const std::string& after) { return parse("xid 13 unhealthy heal-after=" + after); };
-  for (const auto& [after, seconds] : {std::pair<std::string, int>{"1s", 1}, {"86400s", 86400}, {"1m", 60}, {"1440m", 86400},
-                                       {"1h", 3600}, {"24h", 86400}})
+  for (const auto& [after, seconds] : {std::pair<std::string, int>{"1s", 1},
+                                       {"86400s", 86400},
+                                       {"1m", 60},
+                                       {"1440m", 86400},
+                                       {"1h", 3600},
+                                       {"24h", 86400}})
     EXPECT_EQ(healed(after)->row(13).heal_after, std::chrono::seconds(seconds)) << after;
-  for (const std::string after : {"", "s", "0s", "86401s", "1441m", "25h", "1", "1d", "-1s"}) EXPECT_FALSE(healed(after)) << after;
+  for (const std::string after : {"", "s", "0s", "86401s", "1441m", "25h", "1", "1d", "-1s"})
+    EXPECT_FALSE(healed(after)) << after;
 }
 
 TEST(XidPolicyText, TwentyProblemsAreNamedAndTheRestCounted) {
@@ -138,8 +146,10 @@ TEST(KnownCardsText, NumbersAndTextsAreReadUpToTheirLimits) {
   for (const int numa : {-1, 1024}) EXPECT_TRUE(read_back([&](KnownCards& k) { k.cards[0].card.numa_node = numa; }));
   for (const int numa : {-2, 1025}) EXPECT_FALSE(read_back([&](KnownCards& k) { k.cards[0].card.numa_node = numa; }));
   for (const int minor : {-1, 1 << 20}) EXPECT_TRUE(read_back([&](KnownCards& k) { k.cards[0].card.minor = minor; }));
-  for (const int minor : {-2, (1 << 20) + 1}) EXPECT_FALSE(read_back([&](KnownCards& k) { k.cards[0].card.minor = minor; }));
-  for (const std::uint32_t xid : {1U, kMostXid}) EXPECT_TRUE(read_back([&](KnownCards& k) { k.cards[0].held = HeldXid{xid}; }));
+  for (const int minor : {-2, (1 << 20) + 1})
+    EXPECT_FALSE(read_back([&](KnownCards& k) { k.cards[0].card.minor = minor; }));
+  for (const std::uint32_t xid : {1U, kMostXid})
+    EXPECT_TRUE(read_back([&](KnownCards& k) { k.cards[0].held = HeldXid{xid}; }));
   EXPECT_FALSE(read_back([](KnownCards& k) { k.cards[0].held = HeldXid{kMostXid + 1}; }));
   EXPECT_TRUE(read_back([](KnownCards& k) { k.cards[0].card.memory = Bytes(1); }));
   EXPECT_FALSE(read_back([](KnownCards& k) { k.cards[0].card.id = CardId(); }));

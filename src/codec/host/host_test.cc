@@ -56,8 +56,9 @@ TEST(CdiSpec, IsReadUpToOneMebibyte) {
 
 TEST(EngineConfig, TomlTextsEndAtTheirQuoteAndCommentsAreNoValues) {
   const auto settings = toml_settings("a = \"x # y\" # z\nb='q'\nc = \"open\nd = 1 # two\ne=\n= f\nlast = 'end'");
-  EXPECT_EQ(settings, (std::map<std::string, std::string>{
-                          {"a", "x # y"}, {"b", "q"}, {"c", "open"}, {"d", "1"}, {"e", ""}, {"", "f"}, {"last", "end"}}));
+  EXPECT_EQ(settings,
+            (std::map<std::string, std::string>{
+                {"a", "x # y"}, {"b", "q"}, {"c", "open"}, {"d", "1"}, {"e", ""}, {"", "f"}, {"last", "end"}}));
 }
 
 TEST(EngineConfig, TomlLines) {
@@ -100,7 +101,8 @@ TEST(Injection, WhatIsForAllDevicesComesFirst) {
       R"({"containerEdits":{"env":["A=1"],"mounts":[{"hostPath":"/a","containerPath":"/b"}]},"devices":[)"
       R"({"containerEdits":{"env":["B=2"]}},{"containerEdits":{"env":["C=3"]}}]})");
   ASSERT_TRUE(injection) << injection.error().what;
-  EXPECT_THAT(*docker_arguments(*injection), ElementsAre("--env=A=1", "--env=B=2", "--mount=type=bind,source=/a,target=/b"));
+  EXPECT_THAT(*docker_arguments(*injection),
+              ElementsAre("--env=A=1", "--env=B=2", "--mount=type=bind,source=/a,target=/b"));
   EXPECT_FALSE(parse_injection(R"({"containerEdits":{"hooks":[]},"devices":[{"containerEdits":{}}]})"));
   EXPECT_FALSE(parse_injection(R"({"devices":[{"containerEdits":3}]})"));
   EXPECT_FALSE(docker_arguments({{}, {}, {{"/a", "/c\n", true}}}));

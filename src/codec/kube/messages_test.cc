@@ -122,12 +122,32 @@ TEST(KubeEvent, ObjectsAsDeepAsSchemasAreRead) {
   for (int i = 0; i < 100; ++i) deep += R"({"a":)";
   deep += "1" + std::string(100, '}');
   EXPECT_TRUE(parse_kube_event(R"({"type":"ADDED","object":)" + deep + "}"));
+  const auto nested = [](std::size_t depth) {  // with the event and its object
+    return R"({"type":"ADDED","object":{"a":)" + std::string(depth - 2, '[') + std::string(depth - 2, ']') + "}}";
+  };
+  EXPECT_TRUE(parse_kube_event(nested(128)));
+  EXPECT_FALSE(parse_kube_event(nested(129)));
+}
+
+TEST(KubeEvent, AnErrorsCodeIsOneOfHttp) {
+  const auto status = [](const std::string& code) {
+    return parse_kube_event(R"({"type":"ERROR","object":{"code":)" + code + "}}")->status;
+  };
+  EXPECT_EQ(status("100"), 100);
+  EXPECT_EQ(status("599"), 599);
+  EXPECT_EQ(status("99"), status("600")) << "neither is taken";
+  EXPECT_EQ(status("\"410\""), status("600"));
+  EXPECT_EQ(
+      parse_kube_event(R"({"type":"ERROR","object":{"message":")" + std::string(201, 'x') + "\"}}")->message.size(),
+      200U);
 }
 
 TEST(KubeMessage, IsTheStatusSentenceOrWhatCanBePrinted) {
   EXPECT_EQ(kube_message(R"({"kind":"Status","message":"pods \"a\" not found"})"), "pods \"a\" not found");
   EXPECT_EQ(kube_message("bad\n\x1b[31mgateway"), "bad[31mgateway");
   EXPECT_EQ(kube_message(std::string(1000, 'x')).size(), 200U);
+  EXPECT_EQ(kube_message(R"({"message":")" + std::string(1000, 'x') + "\"}").size(), 800U);
+  EXPECT_EQ(kube_message("\x1f ~\x7f"), " ~");
 }
 
 TEST(KubeTarget, QueriesAreEncodedAndPathsChecked) {

@@ -92,9 +92,9 @@ TEST(ExecCredential, ATimeIsReadUpToItsLimitsAndEverySignCounts) {
     EXPECT_EQ(expires(good.substr(0, at)), std::nullopt) << "cut at " << at;
     EXPECT_EQ(expires(good.substr(0, at) + good.substr(at + 1)), std::nullopt) << "without letter " << at;
   }
-  for (const std::string time : {"2026-01-01T00:60:00Z", "2026-01-01T00:00:61Z", "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z",
-                                 "2026-01-01T00:00:00+24:00", "2026-01-01T00:00:00+00:60", "2025-02-29T00:00:00Z",
-                                 "2026-01-01T00:00:00+02:000"})
+  for (const std::string time :
+       {"2026-01-01T00:60:00Z", "2026-01-01T00:00:61Z", "2026-13-01T00:00:00Z", "2026-00-01T00:00:00Z",
+        "2026-01-01T00:00:00+24:00", "2026-01-01T00:00:00+00:60", "2025-02-29T00:00:00Z", "2026-01-01T00:00:00+02:000"})
     EXPECT_EQ(expires(time), std::nullopt) << time;
 }
 

@@ -92,15 +92,19 @@ TEST(ExecPlugin, AHintIsCutAndCleaned) {
 TEST(ExecPlugin, AnExtensionIsReadAsDeepAndAsLongAsIsLegal) {
   const std::string asks = std::string(kV1) + "command: a, provideClusterInfo: true";
   const auto reads = [&](const std::string& value) {
-    return config_of(asks, ", extensions: [{name: client.authentication.k8s.io/exec, extension: " + value + "}]").has_value();
+    return config_of(asks, ", extensions: [{name: client.authentication.k8s.io/exec, extension: " + value + "}]")
+        .has_value();
   };
   EXPECT_TRUE(reads(std::string(25, '[') + std::string(25, ']')));
   EXPECT_FALSE(reads(std::string(26, '[') + std::string(26, ']')));
   EXPECT_TRUE(reads("\"" + std::string((64U << 10U) - 2, 'x') + "\""));
   EXPECT_FALSE(reads("\"" + std::string((64U << 10U) - 1, 'x') + "\""));
-  EXPECT_EQ(config_of(asks, ", extensions: [{name: client.authentication.k8s.io/exec, extension: {a: -1, b: 1e2, c: 1-2, d: \"\","
-                            " e: false, f: .5}}]")->exec->cluster_config,
-            R"({"a":-1,"b":1E2,"c":"1-2","d":"","e":false,"f":".5"})");
+  EXPECT_EQ(
+      config_of(asks,
+                ", extensions: [{name: client.authentication.k8s.io/exec, extension: {a: -1, b: 1e2, c: 1-2, d: \"\","
+                " e: false, f: .5}}]")
+          ->exec->cluster_config,
+      R"({"a":-1,"b":1E2,"c":"1-2","d":"","e":false,"f":".5"})");
 }
 
 TEST(ExecPlugin, TheClustersExtensionIsJson) {

@@ -36,6 +36,38 @@ TEST(Kubeconfig, TheCurrentContextGivesServerAndCredentials) {
   EXPECT_TRUE(config->token.empty());
 }
 
+TEST(Kubeconfig, TheLineThatIsNotYamlIsNamedAndItsTextIsNot) {
+  const auto broken = parse_kubeconfig("a: b\nc: [s3cret\n");
+  ASSERT_FALSE(broken);
+  EXPECT_THAT(broken.error().what, HasSubstr("not YAML at line 3"));
+  EXPECT_THAT(broken.error().what, Not(HasSubstr("s3cret")));
+}
+
+TEST(Kubeconfig, IsReadUpToOneMebibyte) {
+  const auto of_size = [](std::size_t size) {
+    const auto text = config_with("{server: \"https://h\"}", "{token: t}");
+    return parse_kubeconfig(text + "#" + std::string(size - text.size() - 1, 'x')).has_value();
+  };
+  EXPECT_TRUE(of_size(1U << 20U));
+  EXPECT_FALSE(of_size((1U << 20U) + 1));
+  const auto server = [](std::size_t size) {
+    return parse_kubeconfig(config_with("{server: \"https://" + std::string(size - 8, 'h') + "\"}", "{token: t}"))
+        .has_value();
+  };
+  EXPECT_TRUE(server(512));
+  EXPECT_FALSE(server(513));
+}
+
+TEST(Kubeconfig, AnEntryThatSaysNothingIsAnEmptyOne) {
+  for (const std::string user : {"{}", "", "null"}) {
+    const auto config = parse_kubeconfig(config_with("{server: \"https://h\"}", user));
+    ASSERT_TRUE(config) << user << ": " << config.error().what;
+    EXPECT_TRUE(config->token.empty());
+  }
+  EXPECT_THAT(parse_kubeconfig(config_with("{server: \"https://h\"}", "[]")).error().what,
+              HasSubstr("users.user: expected a map"));
+}
+
 TEST(Kubeconfig, JsonIsYamlToo) {
   const auto config = parse_kubeconfig(
       R"({"current-context":"a","contexts":[{"name":"a","context":{"cluster":"b","user":"c"}}],)"

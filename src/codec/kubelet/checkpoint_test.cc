@@ -33,15 +33,18 @@ TEST(Checkpoint, EntriesWithUidContainerAndAllNumaNodes) {
 
 TEST(Checkpoint, TheAnswerOfAllocateIsDecodedWhateverBytesItHas) {
   const auto decoded = [](const std::string& text) {
-    const auto got = parse_checkpoint(R"({"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"r",)"
-                                      R"("DeviceIDs":["d"],"AllocResp":")" + text + R"("}]}})");
+    const auto got = parse_checkpoint(R"({"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c",)"
+                                      R"("ResourceName":"r",)"
+                                      R"("DeviceIDs":["d"],"AllocResp":")" +
+                                      text + R"("}]}})");
     return got && got->size() == 1 ? got->front().answer : "?";
   };
   std::string bytes;
   for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
   for (const std::string& one : {bytes, bytes.substr(1), bytes.substr(2), std::string()})
     EXPECT_EQ(decoded(encode_base64(one)), one);
-  for (const std::string text : {"KgA-", "Kg@=", "K[A=", "K`A=", "K{A=", "K:A=", "K.A="}) EXPECT_EQ(decoded(text), "") << text;
+  for (const std::string text : {"KgA-", "Kg@=", "K[A=", "K`A=", "K{A=", "K:A=", "K.A="})
+    EXPECT_EQ(decoded(text), "") << text;
 }
 
 TEST(Checkpoint, WhatIsStrangeIsLeftOutAndTheRestRead) {
@@ -66,7 +69,8 @@ TEST(Checkpoint, AHalfWrittenFileIsAnError) {
 
 TEST(Checkpoint, IsReadSixteenDeep) {
   const auto deep = [](std::size_t depth) {
-    return R"({"Data":{"PodDeviceEntries":null},"x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
+    return R"({"Data":{"PodDeviceEntries":null},"x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') +
+           "}";
   };
   EXPECT_TRUE(parse_checkpoint(deep(16)));
   EXPECT_FALSE(parse_checkpoint(deep(17)));

@@ -54,13 +54,15 @@ TEST(MetricsText, TheFirstAndTheLastCharacterOfEachLength) {
     text.sample(1.0, {{"x", x}});
     return text.text().substr(4, text.text().size() - 9);
   };
-  for (const std::string_view good : {"\x01", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xec\xbf\xbf", "\xed\x9f\xbf",
-                                      "\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf3\xbf\xbf\xbf", "\xf4\x8f\xbf\xbf"}) {
+  for (const std::string_view good :
+       {"\x01", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xec\xbf\xbf", "\xed\x9f\xbf", "\xee\x80\x80",
+        "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf3\xbf\xbf\xbf", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_EQ(value(good), good);
     EXPECT_EQ(value(std::string(good) + "a"), std::string(good) + "a");
   }
-  for (const std::string_view bad : {"\x80", "\xbf", "\xc1\xbf", "\xc2", "\xc2\xc0", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe1\x80",
-                                     "\xe1\x80\xc0", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf1\x80\x80", "\xf1\x80\x80\xc0"}) {
+  for (const std::string_view bad :
+       {"\x80", "\xbf", "\xc1\xbf", "\xc2", "\xc2\xc0", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe1\x80", "\xe1\x80\xc0",
+        "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf1\x80\x80", "\xf1\x80\x80\xc0"}) {
     EXPECT_EQ(value(bad), std::string(bad.size(), '?'));
   }
 }

@@ -143,12 +143,14 @@ TEST(GpuObject, ItsSummaryNamesFourHoldersAndCountsTheRest) {
   gpu.holders[3].pods = {"ml/p"};
   EXPECT_THAT(gpu_status_patch(gpu),
               HasSubstr(R"("summary":"local u-1 1Gi/20, job 1Gi/20, ml/claim 1Gi/20, ml/p whole")"));
-  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"20"})"))
+  EXPECT_THAT(gpu_status_patch(gpu),
+              HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"20"})"))
       << "more is held than there is: nothing is free";
   gpu.holders.push_back(holder);
   EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"(ml/p whole, and 1 more")"));
   gpu.holders.front().slice.exclusive = true;
-  EXPECT_THAT(gpu_status_patch(gpu), HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"0"})"));
+  EXPECT_THAT(gpu_status_patch(gpu),
+              HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"0"})"));
 }
 
 TEST(GpuObject, WhatCannotBeReadOfItIsCounted) {
@@ -184,7 +186,8 @@ TEST(GpuObject, NumbersAreReadWithinTheirLimits) {
   EXPECT_EQ(holders("\"5\"", "100"), 10U);
   const auto whole = [](const std::string& memory) {
     std::size_t odd = 0;
-    return parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":)" + memory + "}}", &odd)
+    return parse_gpu_object(
+               R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":)" + memory + "}}", &odd)
         .has_value();
   };
   EXPECT_TRUE(whole("1"));
@@ -242,7 +245,8 @@ TEST(NodeObject, AConditionGolden) {
   node.conditions["A"] = {"A", true, "", ""};
   node.since["A"] = "";
   EXPECT_EQ(node_conditions_patch({{"A", true, "r", "m"}}, node, "t1"),
-            R"({"status":{"conditions":[{"type":"A","status":"True","reason":"r","message":"m","lastHeartbeatTime":"t1",)"
+            R"({"status":{"conditions":[{"type":"A","status":"True","reason":"r","message":"m",)"
+            R"("lastHeartbeatTime":"t1",)"
             R"("lastTransitionTime":"t1"}]}})")
       << "nobody said since when";
   EXPECT_THAT(node_conditions_patch({{"B", false, "r", std::string(2049, 'x')}}, node, "t1"),
@@ -266,7 +270,8 @@ TEST(NodeObject, LabelValues) {
   EXPECT_EQ(label_value("..a--b.."), "a-b");
   EXPECT_EQ(label_value(""), "");
   EXPECT_EQ(label_value(std::string(80, 'x')).size(), 63U);
-  EXPECT_EQ(label_value(std::string(62, 'x') + "--y"), std::string(62, 'x')) << "cut behind a dash, which may not end it";
+  EXPECT_EQ(label_value(std::string(62, 'x') + "--y"), std::string(62, 'x'))
+      << "cut behind a dash, which may not end it";
   EXPECT_EQ(label_value("_a_b_"), "a_b");
 }
 

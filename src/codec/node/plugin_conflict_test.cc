@@ -12,7 +12,8 @@ TEST(PluginConflict, TheNamesAreReadOutOfTheWordsThatAreWritten) {
   EXPECT_EQ(words, "another device plugin serves nvidia.com/gpu on this node (8 devices)");
   EXPECT_EQ(conflict_words("a", 1), "another device plugin serves a on this node (1 devices)");
   EXPECT_EQ(conflict_words("a", 0),
-            "another device plugin serves a on this node (no device any more; the kubelet forgets it after five minutes)");
+            "another device plugin serves a on this node (no device any more; the kubelet forgets it after "
+            "five minutes)");
   EXPECT_EQ(names_in_conflict(words), Names{"nvidia.com/gpu"});
   EXPECT_EQ(names_in_conflict(conflict_words("nvidia.com/gpu", 0)), Names{"nvidia.com/gpu"})
       << "the kubelet keeps it still";

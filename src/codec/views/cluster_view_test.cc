@@ -65,25 +65,30 @@ TEST(ClusterView, Golden) {
   gpu.holders[0].ending = true;
   gpu.holders[1].slice.share = ShareClass::kFixed;
   gpu.holders[1].slice.priority = PriorityClass::kOnline;
-  ClusterView view = cluster_view({gpu, card("n1", 3, "GPU-1")}, {{"s", "w", "1 card", "full"}, {"r", "x", "2 cards", "no"}});
+  ClusterView view =
+      cluster_view({gpu, card("n1", 3, "GPU-1")}, {{"s", "w", "1 card", "full"}, {"r", "x", "2 cards", "no"}});
   view.unread = "n9";
   EXPECT_EQ(to_json(view),
-            R"({"nodes":[{"name":"n1","cards":[{"uuid":"GPU-0","index":2,"model":"NVIDIA T4","vendor":"nvidia","healthy":true,)"
+            R"({"nodes":[{"name":"n1","cards":[{"uuid":"GPU-0","index":2,"model":"NVIDIA T4",)"
+            R"("vendor":"nvidia","healthy":true,)"
             R"("reason":"","closed":"","numa_node":1,"driver_version":"580","memory_bytes":{"total":17179869184,)"
             R"("granted":6442450944,"free":10737418240},"cores":{"total":100,"granted":35,"free":65},"holders":[)"
-            R"({"name":"ml/p+ml/q","kind":"pod","uid":"a","part":"main","pods":["ml/p","ml/q"],"memory_bytes":4294967296,)"
+            R"({"name":"ml/p+ml/q","kind":"pod","uid":"a","part":"main","pods":["ml/p","ml/q"],)"
+            R"("memory_bytes":4294967296,)"
             R"("cores":30,"whole":false,"share":"burst","priority":"standard","dialect":"native","ending":true},)"
             R"({"name":"default/b","kind":"pod","uid":"b","part":"main","pods":[],"memory_bytes":2147483648,"cores":5,)"
             R"("whole":false,"share":"fixed","priority":"online","dialect":"native","ending":false}]},)"
-            R"({"uuid":"GPU-1","index":3,"model":"NVIDIA T4","vendor":"","healthy":true,"reason":"","closed":"","numa_node":-1,)"
-            R"("driver_version":"","memory_bytes":{"total":17179869184,"granted":0,"free":17179869184},"cores":{"total":100,)"
+            R"({"uuid":"GPU-1","index":3,"model":"NVIDIA T4","vendor":"","healthy":true,"reason":"",)"
+            R"("closed":"","numa_node":-1,)"
+            R"("driver_version":"","memory_bytes":{"total":17179869184,"granted":0,"free":17179869184},)"
+            R"("cores":{"total":100,)"
             R"("granted":0,"free":100},"holders":[]}]}],"totals":{"cards":2,"memory_bytes":{"total":34359738368,)"
             R"("granted":6442450944,"free":27917287424},"cores":{"total":200,"granted":35,"free":165}},"waiting":[)"
             R"({"namespace":"r","name":"x","asks":"2 cards","why":"no"},{"namespace":"s","name":"w","asks":"1 card",)"
             R"("why":"full"}],"unread":"n9"})");
 }
 
-TEST(ClusterView, WhoHasACardAloneLeavesNothingOfIt) {
+TEST(ClusterView, AnExclusiveSliceLeavesNothingFree) {
   GpuObject gpu = card("n1", 0, "GPU-0");
   gpu.holders = {pod("a", "main", 4, 30), pod("b", "main", 2, 5)};
   gpu.holders[0].slice.whole = gpu.holders[0].slice.exclusive = true;
@@ -121,12 +126,19 @@ TEST(Explanation, Golden) {
   said.smaller.cards = 1;
   const auto text = to_json(said);
   EXPECT_THAT(text, HasSubstr(R"("asks":[{"part":"c","init":true,"cards":2,"whole":true,"cores":100,"share":"burst",)"
-                              R"("priority":"standard","dialect":"native","memory_percent":100},{"part":"d","init":false,)"
+                              R"("priority":"standard","dialect":"native","memory_percent":100},{"part":"d",)"
+                              R"("init":false,)"
                               R"("cards":1,"whole":false,"cores":100,"share":"burst","priority":"standard",)"
-                              R"("dialect":"native","memory_bytes":5}],"holds":[{"part":"c","card":"GPU-1","memory_bytes":7,)"
+                              R"("dialect":"native","memory_bytes":5}],"holds":[{"part":"c","card":"GPU-1",)"
+                              R"("memory_bytes":7,)"
                               R"("cores":8,"whole":false,"share":"burst","priority":"standard","dialect":"native"}])"));
   EXPECT_THAT(text, HasSubstr(R"("fits":["n1"],"ranked":[],"refused":[{"nodes":3,"why":"full"}])"));
   EXPECT_THAT(text, HasSubstr(R"("would_fit":{"cores":4,"cards":1})"));
+  EXPECT_EQ(to_json(Explanation{}),
+            R"({"namespace":"","name":"","node":"","state":"","ended":false,"wrong":"","asks":[],"holds":[],)"
+            R"("epoch":0,"policy":"",)"
+            R"("nodes":0,"fits":[],"ranked":[],"refused":[],"final":false,"would_fit":{},"scheduler_says":"",)"
+            R"("unread":""})");
 }
 
 TEST(ClusterView, YamlIsTheSameDocument) {

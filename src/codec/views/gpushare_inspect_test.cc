@@ -52,9 +52,10 @@ TEST(GpushareInspect, WhatIsLeftIsNeverOverstated) {
   EXPECT_NE(gpushare_inspect(view, Bytes::mib(1), "").find(R"("totalGPU":16160,"usedGPU":1536)"), std::string::npos);
 }
 
-TEST(GpushareInspect, WhoHoldsIsNamedByHisPodElseByTheClaimElseByTheUid) {
+TEST(GpushareInspect, AHolderIsNamedByItsPodElseByTheClaimElseByTheUid) {
   auto gpu = card("n", 0, 16'384);
-  gpu.holders = {held("a", "claim", "main", Bytes::gib(1)), held("b", "claim", "x", Bytes::gib(1)), held("c", "", "y", Bytes::gib(1))};
+  gpu.holders = {held("a", "claim", "main", Bytes::gib(1)), held("b", "claim", "x", Bytes::gib(1)),
+                 held("c", "", "y", Bytes::gib(1))};
   gpu.holders[0].pods = {"ml/p", "ml/q"};
   gpu.holders[0].slice.owner.uid = "u-1";
   gpu.holders[1].slice.owner.uid = "u-2";

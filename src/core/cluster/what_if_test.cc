@@ -55,7 +55,7 @@ TEST(WhatIf, WhatAloneDoesNotHelpIsNotProposed) {
   EXPECT_EQ(what_would_fit(busy(), kPod, {{"c", Phase::kRun, whole_cards(1)}}, {"n"}, kPolicies[0]), SmallerAsk{});
 }
 
-TEST(WhatIf, WhoWantsAWholeCardTooIsProposedNoSmallerShare) {
+TEST(WhatIf, AnAskForAWholeCardGetsNoSmallerProposal) {
   const auto state = std::make_shared<NodeState>();
   EXPECT_TRUE(state->ledger.put_card(card("GPU-0", 16)));
   EXPECT_TRUE(state->ledger.put_card(card("GPU-1", 16)));

@@ -158,7 +158,8 @@ TEST(XidPolicy, TheseHaveWordsOfTheirOwn) {
   for (const auto& [xid, row] : built_in_xid_policy().rows) {
     if (!row.meaning.empty()) named.push_back(xid);
   }
-  EXPECT_EQ(named, (std::vector<std::uint32_t>{13, 31, 43, 45, 46, 48, 54, 62, 63, 64, 74, 78, 79, 94, 95, 109, 119, 120, 140, 154}));
+  EXPECT_EQ(named, (std::vector<std::uint32_t>{13, 31, 43, 45, 46, 48,  54,  62,  63,  64,
+                                               74, 78, 79, 94, 95, 109, 119, 120, 140, 154}));
 }
 
 TEST_F(CardHealthTest, ItCountsNoMoreThanSixtyFourCodesAndGoesOnCountingThose) {

@@ -34,7 +34,8 @@ std::vector<std::string> wrong(const std::function<void(Request&)>& change) {
 }
 
 TEST(Request, AmountsAreLegalUpToTheirLimits) {
-  for (const std::uint32_t count : {1U, 16U}) EXPECT_THAT(wrong([&](Request& r) { r.count = count; }), IsEmpty()) << count;
+  for (const std::uint32_t count : {1U, 16U})
+    EXPECT_THAT(wrong([&](Request& r) { r.count = count; }), IsEmpty()) << count;
   for (const std::uint32_t count : {0U, 17U})
     EXPECT_THAT(wrong([&](Request& r) { r.count = count; }), ElementsAre(HasSubstr("ask for 1 to 16 cards"))) << count;
   for (const std::uint32_t percent : {1U, 100U})
@@ -62,7 +63,8 @@ TEST(Request, AWholeCardIsAllOfIt) {
   EXPECT_THAT(whole([](Request& r) { r.memory = MemoryAsk::of_percent(99); }), all);
   EXPECT_THAT(whole([](Request& r) { r.compute = CoreShare(99); }), all);
   EXPECT_THAT(whole([](Request& r) { r.constraints.exclusive = false; }), all);
-  EXPECT_THAT(whole([](Request& r) { r.share = ShareClass::kBestEffort; }), ElementsAre(HasSubstr("share: besteffort")));
+  EXPECT_THAT(whole([](Request& r) { r.share = ShareClass::kBestEffort; }),
+              ElementsAre(HasSubstr("share: besteffort")));
 }
 
 TEST(Request, ConstraintsNameCardsAndModels) {
@@ -96,7 +98,8 @@ TEST(Request, EverythingThatIsWrongIsSaidAtOnce) {
   ASSERT_FALSE(all);
   EXPECT_EQ(all.error().code, Code::kInvalidArgument);
   EXPECT_EQ(all.error().what,
-            "cards: 0 is not legal; ask for 1 to 16 cards; cores: 200 is not legal; ask for 1 to 100 hundredths of each card");
+            "cards: 0 is not legal; ask for 1 to 16 cards; cores: 200 is not legal; ask for 1 to 100 "
+            "hundredths of each card");
 }
 
 TEST(Request, InAPersonsWords) {
@@ -117,7 +120,8 @@ TEST(Request, InAPersonsWords) {
 }
 
 TEST(Request, AModelIsFoundByAnyPartOfItsNameInAnyCase) {
-  for (const char* word : {"", "h200", "NVIDIA H200", "nvidia", "A H2"}) EXPECT_TRUE(model_matches("NVIDIA H200", word)) << word;
+  for (const char* word : {"", "h200", "NVIDIA H200", "nvidia", "A H2"})
+    EXPECT_TRUE(model_matches("NVIDIA H200", word)) << word;
   for (const char* word : {"h100", "H200 ", "NVIDIA H2000"}) EXPECT_FALSE(model_matches("NVIDIA H200", word)) << word;
   EXPECT_TRUE(model_matches("", ""));
   EXPECT_FALSE(model_matches("", "x"));
@@ -136,14 +140,23 @@ TEST(Classes, TheirWordsGoBothWays) {
     EXPECT_EQ(share_class_from(to_string(one)), one);
   for (const auto one : {PriorityClass::kOnline, PriorityClass::kStandard, PriorityClass::kOffline})
     EXPECT_EQ(priority_class_from(to_string(one)), one);
-  for (const auto one : {OwnerKind::kPod, OwnerKind::kClaim, OwnerKind::kLocal}) EXPECT_EQ(owner_kind_from(to_string(one)), one);
+  for (const auto one : {OwnerKind::kPod, OwnerKind::kClaim, OwnerKind::kLocal})
+    EXPECT_EQ(owner_kind_from(to_string(one)), one);
   EXPECT_EQ(share_class_from("Fixed"), std::nullopt);
   EXPECT_EQ(to_string(static_cast<ShareClass>(9)), "unknown");
 }
 
 Record record_of_one() {
-  return {7, {OwnerKind::kPod, "u"}, {{"c", Phase::kRun, false, false, ShareClass::kBurst, PriorityClass::kStandard, "native",
-                                       {{CardId("GPU-1"), Bytes(1), CoreShare(1)}}}}};
+  return {7,
+          {OwnerKind::kPod, "u"},
+          {{"c",
+            Phase::kRun,
+            false,
+            false,
+            ShareClass::kBurst,
+            PriorityClass::kStandard,
+            "native",
+            {{CardId("GPU-1"), Bytes(1), CoreShare(1)}}}}};
 }
 
 std::vector<std::string> wrong_with(const std::function<void(Record&)>& change) {
@@ -193,7 +206,8 @@ TEST(Record, EveryMistakeIsNamed) {
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].whole = r.parts[0].exclusive = true; }), IsEmpty());
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards.push_back(r.parts[0].cards[0]); }),
               ElementsAre("part c: card GPU-1 is named twice"));
-  EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards[0].card = CardId(); }), ElementsAre(HasSubstr("part c: uuid: ")));
+  EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards[0].card = CardId(); }),
+              ElementsAre(HasSubstr("part c: uuid: ")));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards[0].memory = Bytes(); }),
               ElementsAre("part c, card GPU-1: 0 bytes of memory is not legal"));
 }

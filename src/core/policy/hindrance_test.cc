@@ -57,6 +57,23 @@ TEST_F(HindranceTest, IsTheOneOfTheCardThatComesNearest) {
   EXPECT_EQ(of({asks(1)}), Hindrance::kUnhealthy);
 }
 
+TEST_F(HindranceTest, AShareOfWhichACardHasNotOneByteIsTooLarge) {
+  Ledger small;
+  Card card;
+  card.id = CardId("GPU-0");
+  card.memory = Bytes(50);
+  ASSERT_TRUE(small.put_card(card));
+  auto request = asks(1);
+  request.memory = MemoryAsk::of_percent(1);
+  EXPECT_EQ(hindrance_on(small, {{"c", Phase::kRun, request}}), Hindrance::kTooSmall);
+  request.memory = MemoryAsk::of(Bytes(1));
+  EXPECT_TRUE(place_pod(small, {}, {OwnerKind::kPod, "p"}, {{"c", Phase::kRun, request}}, kPolicies[0]));
+  request.memory = MemoryAsk::of(Bytes(50));
+  EXPECT_TRUE(place_pod(small, {}, {OwnerKind::kPod, "p"}, {{"c", Phase::kRun, request}}, kPolicies[0]));
+  request.memory = MemoryAsk::of(Bytes(51));
+  EXPECT_EQ(hindrance_on(small, {{"c", Phase::kRun, request}}), Hindrance::kTooSmall);
+}
+
 TEST_F(HindranceTest, CountsCardsWhereNoneOfThemIsInTheWay) {
   EXPECT_EQ(of({whole_cards(3)}), Hindrance::kTooFew);
   EXPECT_EQ(of({whole_cards(1), whole_cards(2)}), Hindrance::kTooFew) << "enough for each, not for both";

@@ -18,7 +18,8 @@ Card card(const std::string& id, bool ok = true) {
   return made;
 }
 
-Slice slice(const Owner& owner, const std::string& on, std::uint64_t gib, std::uint32_t compute, Phase phase = Phase::kRun) {
+Slice slice(const Owner& owner, const std::string& on, std::uint64_t gib, std::uint32_t compute,
+            Phase phase = Phase::kRun) {
   Slice made{owner, "c", CardId(on), Bytes::gib(gib), CoreShare(compute)};
   made.phase = phase;
   return made;
@@ -95,7 +96,8 @@ TEST(Ranking, NamesTheBestNodesWithTheTermsOfTheirScores) {
   EXPECT_EQ(ranking(cluster, kPod, parts, fitting, PodPolicy(kPolicies[0]), "s", 1).size(), 1U);
   EXPECT_TRUE(ranking(cluster, kPod, parts, fitting, PodPolicy(kPolicies[0]), "s", 0).empty());
   request.memory = MemoryAsk::of(Bytes::gib(11));
-  const auto reserved = ranking(cluster, kPod, {{"c", Phase::kRun, request}}, {{"a", 1}}, PodPolicy(kPolicies[0]), "s", 1);
+  const auto reserved =
+      ranking(cluster, kPod, {{"c", Phase::kRun, request}}, {{"a", 1}}, PodPolicy(kPolicies[0]), "s", 1);
   ASSERT_EQ(reserved.size(), 1U) << "it fits by the room that is set aside for it, not by the ledger";
   EXPECT_EQ(reserved[0].left, Leftover{});
 }

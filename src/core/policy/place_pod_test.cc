@@ -209,8 +209,13 @@ TEST(PlacePod, AGroupsComputeIsAddedUp) {
   EXPECT_EQ((*placed)[1].compute, CoreShare(50));
   EXPECT_THAT(place_on(machine(1), {computing("a", 50), computing("b", 51)}).error().what,
               HasSubstr("together they ask for compute 101 of a card"));
-  EXPECT_TRUE(place_on(machine(1), {computing("i", 100, Phase::kInit), computing("j", 90, Phase::kInit), computing("a", 40)}))
+  EXPECT_TRUE(
+      place_on(machine(1), {computing("i", 100, Phase::kInit), computing("j", 90, Phase::kInit), computing("a", 40)}))
       << "init parts run one after the other";
+  Ledger used = machine(1);
+  ASSERT_TRUE(used.add({Slice{{OwnerKind::kPod, "o"}, "x", CardId("GPU-0"), Bytes::gib(1), CoreShare(40)}}));
+  EXPECT_TRUE(place_on(used, {computing("i", 60, Phase::kInit), computing("a", 1)}));
+  EXPECT_FALSE(place_on(used, {computing("i", 61, Phase::kInit), computing("a", 1)})) << "the largest init part counts";
   Ledger ledger = machine(2);
   ASSERT_TRUE(ledger.add({Slice{{OwnerKind::kPod, "o"}, "x", CardId("GPU-0"), Bytes::gib(1), CoreShare(40)}}));
   const auto beside = place_on(ledger, {computing("a", 40), computing("b", 30)});

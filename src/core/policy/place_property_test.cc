@@ -170,6 +170,39 @@ RC_GTEST_PROP(ChooseSet, IsTheBestConnectedSetOfAll, ()) {
   RC_ASSERT(choose_set(candidates, count, machine.links, true) == best_set);
 }
 
+/// More cards than the exact search takes: the greedy search starts once at each card and adds the best next one.
+RC_GTEST_PROP(ChooseSet, AmongManyCardsLinkedOnesStandTogetherAndElseTheBestByThemselves, ()) {
+  const auto cards = pick<std::size_t>(17, 24);
+  const auto count = pick<std::size_t>(2, 4);
+  std::vector<CardId> ids;
+  for (std::size_t i = 0; i < cards; ++i) ids.emplace_back("GPU-" + std::to_string(100 + i));
+  LinkMatrix links(ids);
+  std::vector<Candidate> candidates;
+  for (const CardId& id : ids) candidates.push_back({&id, pick<std::int64_t>(-1000, 1000)});
+  // Without links only the scores count.
+  std::vector<std::size_t> order(cards);
+  for (std::size_t i = 0; i < cards; ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return candidates[a].score > candidates[b].score; });
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < count; ++i) most += candidates[order[i]].score;
+  for (const bool links_first : {false, true}) {
+    const auto chosen = choose_set(candidates, count, links, links_first);
+    RC_ASSERT(std::set(chosen.begin(), chosen.end()).size() == count);
+    RC_ASSERT(std::is_sorted(chosen.begin(), chosen.end()));
+    std::int64_t sum = 0;
+    for (const std::size_t at : chosen) sum += candidates[at].score;
+    RC_ASSERT(sum == most);
+  }
+  // One group of linked cards, whatever their scores are.
+  std::vector<std::size_t> group;
+  for (std::size_t i = pick<std::size_t>(0, 5); group.size() < count; i += pick<std::size_t>(1, 3)) group.push_back(i);
+  for (const std::size_t a : group) {
+    for (const std::size_t b : group) links.set(ids[a], ids[b], {LinkLevel::kNvLink, 4});
+  }
+  RC_ASSERT(choose_set(candidates, count, links, true) == group);
+}
+
 /// Pods of several parts, some of which stand together: what is placed is booked, and a group shares its cards; a group
 /// that is refused fits no set of cards as one request.
 RC_GTEST_PROP(PlacePod, GroupsShareTheirCardsAndWhatIsPlacedIsBooked, ()) {
