@@ -61,7 +61,8 @@ std::string node_labels_patch(const NodeChanges& labels) {
 
 std::string node_annotation_patch(std::string_view key, std::string_view value) {
   return json::serialize(json::object{
-      {"metadata", json::object{{"annotations", json::object{{json_read::json_text(key), json_read::json_text(value)}}}}}});
+      {"metadata",
+       json::object{{"annotations", json::object{{json_read::json_text(key), json_read::json_text(value)}}}}}});
 }
 
 std::string node_annotations_patch(const NodeChanges& annotations) {

@@ -112,7 +112,8 @@ TEST(Assemble, TheOrderOfThePartsIsNothing) {
   std::mt19937 random(7);
   std::vector<Booking> all;
   for (int i = 0; i < 24; ++i) {
-    all.push_back(booking("u" + std::to_string(i), i % 3 == 0 ? "GPU-0" : "GPU-1", static_cast<std::uint64_t>(1 + i % 5), static_cast<std::uint32_t>(i % 4)));
+    all.push_back(booking("u" + std::to_string(i), i % 3 == 0 ? "GPU-0" : "GPU-1",
+                          static_cast<std::uint64_t>(1 + i % 5), static_cast<std::uint32_t>(i % 4)));
     all.back().prepared = i % 7 == 0;
   }
   const auto first = assemble(parts(all));
