@@ -494,6 +494,34 @@ struct Contended : Workers {
   int other;
 };
 
+TEST(Arbiter, ALightSliceBesideAHeavyOneGetsShorterLeases) {
+  const auto length = [](std::uint32_t one, std::uint32_t other) {
+    Workers card;
+    card.add(burst(one));
+    card.add(burst(other));
+    card.play(500 * kMs);
+    while (card.mode(0) != abi::LeaseMode::kBlocked) card.play(Workers::kTick);
+    while (card.mode(0) == abi::LeaseMode::kBlocked) card.play(Workers::kTick);
+    return card.arbiter.grant(0).end_ns - card.now;
+  };
+  constexpr std::uint64_t kQuantum = Tuning{}.quantum;
+  EXPECT_EQ(length(50, 50), kQuantum);
+  EXPECT_EQ(length(90, 10), kQuantum);
+  EXPECT_EQ(length(20, 80), kQuantum) << "down to a quarter of the heaviest weight";
+  EXPECT_EQ(length(18, 90), kQuantum * 4 / 5);
+  EXPECT_EQ(length(5, 90), kQuantum * 2 / 3) << "the shortest one";
+}
+
+// Tokens for 2.4 ms have gathered when an exhausted slice is served again. They last for 3 ms, since 0.6 ms are added.
+TEST(Arbiter, AFixedSliceHasTheCardForAsLongAsItsTokensLast) {
+  Workers card;
+  const int slice = card.add({20, abi::ShareClass::kFixed, abi::PriorityClass::kStandard});
+  card.play(500 * kMs);
+  while (card.mode(slice) != abi::LeaseMode::kBlocked) card.play(Workers::kTick);
+  while (card.mode(slice) == abi::LeaseMode::kBlocked) card.play(Workers::kTick);
+  EXPECT_NEAR(static_cast<double>(card.arbiter.grant(slice).end_ns - card.now), 3.0 * kMs, 0.1 * kMs);
+}
+
 TEST(Arbiter, WorkThatRunsOverIsWaitedForAsLongAsTheDrainAllowsAndNoLonger) {
   for (const int holder : {0, 1}) {
     Contended card(holder);

@@ -85,6 +85,8 @@ TEST(Projection, EachContainerIsToldItsOwnAndThePodsSum) {  // R5-4
   EXPECT_EQ(environment(record, "c", kCards, {}).at("ALIYUN_COM_GPU_MEM_CONTAINER"), "1");
   EXPECT_EQ(environment(record, "d", kCards, {}).at("ALIYUN_COM_GPU_MEM_CONTAINER"), "2");
   EXPECT_EQ(environment(record, "d", kCards, {}).at("ALIYUN_COM_GPU_MEM_POD"), "3");
+  record.parts[0].cards[0].memory = Bytes::gib(4);
+  EXPECT_EQ(environment(record, "d", kCards, {}).at("ALIYUN_COM_GPU_MEM_POD"), "4") << "the larger of both";
 }
 
 TEST(Projection, SeveralCardsHaveNoOneIndex) {

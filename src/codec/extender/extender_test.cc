@@ -26,6 +26,7 @@ TEST(Extender, NamesAreReadInAnyCaseAndAnsweredInGos) {
     EXPECT_EQ(to_json(FilterAnswer{{"a"}, {{"b", "full"}}, {}, ""}, *args),
               R"({"NodeNames":["a"],"Nodes":null,"FailedNodes":{"b":"full"},)"
               R"("FailedAndUnresolvableNodes":{},"Error":""})");
+    EXPECT_THAT(to_json(FilterAnswer{{"b", "a"}, {}, {}, ""}, *args), HasSubstr(R"({"NodeNames":["b","a"],)"));
   }
 }
 

@@ -74,7 +74,7 @@ TEST(GpuObject, IsReadBackAsItWasWritten) {
   gpu.pci_bus_id = "0000:17:00.0";
   gpu.driver_version = "580.65.06";
   gpu.cuda_version = "13.0";
-  gpu.links.push_back({"GPU-3", "PCIE", 0});
+  gpu.links.push_back({"GPU-3", "PCIE", 1});
   gpu.holders[0].space = "ml";
   gpu.holders[0].name = "claim-1";
   gpu.card.health = {false, "XID 79"};
@@ -105,7 +105,7 @@ TEST(GpuObject, IsReadBackAsItWasWritten) {
   ASSERT_EQ(read->links.size(), 2U);
   EXPECT_EQ(read->links[0].uuid + read->links[0].level, "GPU-2NVLINK");
   EXPECT_EQ(read->links[0].lanes, 18);
-  EXPECT_EQ(read->links[1].lanes, 0);
+  EXPECT_EQ(read->links[1].lanes, 1);
   EXPECT_EQ(digest_of(*read).spec, digest_of(gpu).spec);
 }
 
@@ -124,6 +124,16 @@ TEST(GpuObject, IsMadeInTheNameOfItsNode) {
   gpu.card.minor = 0;
   gpu.card.numa_node = 0;
   EXPECT_THAT(encode_gpu(gpu, ""), HasSubstr(R"("path":"/dev/nvidia0","numaNode":0})"));
+}
+
+TEST(GpuObject, NothingIsFreeBesideAnExclusiveSlice) {
+  for (const bool first : {true, false}) {
+    auto gpu = some_gpu();
+    gpu.holders.push_back(gpu.holders.front());
+    gpu.holders[first ? 0 : 1].slice.exclusive = true;
+    EXPECT_THAT(gpu_status_patch(gpu),
+                HasSubstr(R"("free":{"elasticgpu.io/gpu-memory":"0","elasticgpu.io/gpu-core":"0"})"));
+  }
 }
 
 TEST(GpuObject, ItsSummaryNamesFourHoldersAndCountsTheRest) {
