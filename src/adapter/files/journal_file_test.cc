@@ -6,6 +6,8 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +20,40 @@
 #include <new>
 
 #include "core/ledger/ledger.h"
+
+namespace {
+
+// What the journal asks of the disk, in order: the call, and the size of the file that it is for.
+struct DiskCall {
+  std::string call;
+  ino_t file = 0;
+  off_t size = 0;
+};
+std::vector<DiskCall>* disk_calls = nullptr;
+
+void note(const char* call, int fd) {
+  if (disk_calls == nullptr) return;
+  struct stat now {};
+  ::fstat(fd, &now);
+  disk_calls->push_back({call, now.st_ino, now.st_size});
+}
+
+}  // namespace
+
+// The linker takes these before libc's. No other way shows that a sync was left out: without a power failure the page cache
+// hides it.
+extern "C" int fdatasync(int fd) {
+  note("fdatasync", fd);
+  return static_cast<int>(::syscall(SYS_fdatasync, fd));
+}
+extern "C" int fsync(int fd) {
+  note("fsync", fd);
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
+extern "C" int renameat(int from_folder, const char* from, int to_folder, const char* to) noexcept {
+  note("renameat", to_folder);
+  return static_cast<int>(::syscall(SYS_renameat, from_folder, from, to_folder, to));
+}
 
 namespace carve {
 namespace {
@@ -295,6 +331,43 @@ TEST_F(JournalFileTest, ADamagedOrForeignOrNewerFileIsRefusedAndLeftAsItIs) {
     std::ifstream in(path("journal"));
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
   }
+}
+
+TEST_F(JournalFileTest, WhatIsAcknowledgedIsSynced) {
+  const auto inode = [&](const std::string& name) {
+    struct stat now {};
+    EXPECT_EQ(::stat(path(name).c_str(), &now), 0) << name;
+    return std::pair(now.st_ino, now.st_size);
+  };
+  std::vector<DiskCall> calls;
+  const auto call = [&](std::size_t at) { return at < calls.size() ? calls[at].call : "nothing"; };
+  auto journal = JournalFile::open(folder_);
+  ASSERT_TRUE(journal);
+  ASSERT_TRUE(journal->append(transaction(0)));
+  disk_calls = &calls;
+  for (int i = 1; i < 4; ++i) {
+    calls.clear();
+    ASSERT_TRUE(journal->append(transaction(i)));
+    ASSERT_EQ(call(0), "fdatasync") << "transaction " << i;
+    EXPECT_EQ(std::pair(calls[0].file, calls[0].size), inode("journal")) << "synced before it was written";
+  }
+
+  calls.clear();
+  ASSERT_TRUE(journal->compact());
+  ASSERT_EQ(call(0), "fsync");
+  EXPECT_EQ(std::pair(calls[0].file, calls[0].size), inode("journal")) << "the new file, whole, before it has the name";
+  EXPECT_EQ(call(1), "renameat");
+  ASSERT_EQ(call(2), "fsync");
+  EXPECT_EQ(calls[2].file, inode(".").first) << "the folder that has the new name";
+
+  // What a killed agent left in the page cache alone is synced before it counts.
+  journal = tl::unexpected<Error>(Error{});
+  calls.clear();
+  journal = JournalFile::open(folder_);
+  disk_calls = nullptr;
+  ASSERT_TRUE(journal);
+  ASSERT_EQ(call(0), "fdatasync");
+  EXPECT_EQ(std::pair(calls[0].file, calls[0].size), inode("journal"));
 }
 
 TEST_F(JournalFileTest, AMissingFolderIsAnError) {
