@@ -40,8 +40,8 @@ void note(const char* call, int fd) {
 
 }  // namespace
 
-// The linker takes these before libc's. No other way shows that a sync was left out: without a power failure the page cache
-// hides it.
+// The linker takes these before libc's. No other way shows that a sync was left out: without a power failure the page
+// cache hides it.
 extern "C" int fdatasync(int fd) {
   note("fdatasync", fd);
   return static_cast<int>(::syscall(SYS_fdatasync, fd));
