@@ -86,8 +86,16 @@ def _environment():
     intermediate = paths.cache() / "intermediate"
     return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-p=2 -mod=readonly -buildvcs=false",
             "GOCACHE": str(intermediate / "build"), "GOMODCACHE": str(intermediate / "modules"),
-            # Two compilers and one linker within 2 GiB: the heap limit makes the collector work harder, no more.
-            "GOMEMLIMIT": "1800MiB"}
+            **_collector()}
+
+
+def _collector():
+    """How Go's compilers and linker collect garbage: where memory is plenty, less often (a fifth of their time)."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:") and int(line.split()[1]) > 8 << 20:  # KiB
+            return {"GOGC": "400"}
+    # Two compilers and one linker within 2 GiB: the limit makes the collector work harder, no more.
+    return {"GOMEMLIMIT": "1800MiB"}
 
 
 def _build_one(go, component, name, target):
