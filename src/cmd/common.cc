@@ -71,10 +71,10 @@ int report(const Error& error, int otherwise) {
 }
 
 Result<void> flush_output() {
-  errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
-  std::clearerr(stdout);  // said once
-  return tl::unexpected(errno_error(errno == 0 ? EIO : errno, "standard output"));
+  const int error = std::fflush(stdout) == 0 ? 0 : errno;
+  if (error == 0 && std::ferror(stdout) == 0) return {};
+  if (error == 0) return fail(Code::kUnavailable, "standard output: not all of it could be written");
+  return tl::unexpected(errno_error(error, "standard output"));
 }
 
 int after_output(int code) {
