@@ -9,40 +9,40 @@
 namespace carve::codec {
 namespace {
 
-constexpr std::string_view kOldMagic = "ld.so-1.7.0";
-constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
+constexpr std::string_view kOldCacheMagic = "ld.so-1.7.0";
+constexpr std::string_view kCacheMagic = "glibc-ld.so.cache1.1";
 constexpr std::size_t kOldHeader = 16;  // magic, padding, number of entries
 constexpr std::size_t kOldEntry = 12;
-constexpr std::size_t kHeader = 48;
-constexpr std::size_t kEntry = 24;
-constexpr std::size_t kSection = 16;
+constexpr std::size_t kCacheHeader = 48;
+constexpr std::size_t kCacheEntry = 24;
+constexpr std::size_t kCacheSection = 16;
 constexpr std::uint8_t kLittleEndian = 2;
 constexpr std::uint32_t kExtensionMagic = 0xEAA42174;
 constexpr std::uint32_t kGenerator = 0;    // tag of a section: text
 constexpr std::uint32_t kCapabilities = 1;  // offsets of names of glibc-hwcaps folders
 constexpr std::uint32_t kArchitecture = 0xFF00;
 #if defined(__aarch64__)
-constexpr std::uint32_t kFlags = 0x0A03;  // FLAG_AARCH64_LIB64 | FLAG_ELF_LIBC6
+constexpr std::uint32_t kLibraryFlags = 0x0A03;  // FLAG_AARCH64_LIB64 | FLAG_ELF_LIBC6
 #else
-constexpr std::uint32_t kFlags = 0x0303;  // FLAG_X8664_LIB64 | FLAG_ELF_LIBC6
+constexpr std::uint32_t kLibraryFlags = 0x0303;  // FLAG_X8664_LIB64 | FLAG_ELF_LIBC6
 #endif
 
-struct Row {
+struct CacheRow {
   std::uint32_t flags = 0;
   std::string_view name;
   std::string_view path;
   std::uint32_t os_version = 0;
-  std::uint64_t capabilities = 0;  // bits, or an index into Cache::capabilities
+  std::uint64_t capabilities = 0;  // bits, or an index into LoaderCache::capabilities
 };
 
-struct Cache {
+struct LoaderCache {
   std::uint8_t byte_order = kLittleEndian;
-  std::vector<Row> rows;
+  std::vector<CacheRow> rows;
   std::string_view generator;
   std::vector<std::string_view> capabilities;
 };
 
-tl::unexpected<Error> broken(const char* what) {
+tl::unexpected<Error> no_cache(const char* what) {
   return fail(Code::kInvalidArgument, std::string("loader cache: ") + what);
 }
 
@@ -55,36 +55,38 @@ Number number_at(std::string_view bytes, std::size_t at) {
 
 Result<std::string_view> text_at(std::string_view bytes, std::size_t at) {
   const auto end = at < bytes.size() ? bytes.find('\0', at) : std::string_view::npos;
-  if (end == std::string_view::npos) return broken("a text outside the file");
+  if (end == std::string_view::npos) return no_cache("a text outside the file");
   return bytes.substr(at, end - at);
 }
 
 /// The part in the new format: `ldconfig` before glibc 2.32 wrote both, one behind the other.
 Result<std::string_view> new_format(std::string_view file) {
-  if (file.substr(0, kOldMagic.size()) == kOldMagic) {
-    if (file.size() < kOldHeader) return broken("cut off");
+  if (file.substr(0, kOldCacheMagic.size()) == kOldCacheMagic) {
+    if (file.size() < kOldHeader) return no_cache("cut off");
     const std::size_t end = kOldHeader + kOldEntry * std::size_t{number_at<std::uint32_t>(file, 12)};
     const std::size_t begin = (end + 7) / 8 * 8;
-    if (begin > file.size()) return broken("cut off");
+    if (begin > file.size()) return no_cache("cut off");
     file.remove_prefix(begin);
   }
-  if (file.substr(0, kMagic.size()) != kMagic || file.size() < kHeader) return broken("an unknown format");
+  if (file.size() < kCacheHeader || file.substr(0, kCacheMagic.size()) != kCacheMagic) {
+    return no_cache("an unknown format");
+  }
   return file;
 }
 
-Result<void> read_extension(std::string_view bytes, Cache* cache) {
+Result<void> read_extension(std::string_view bytes, LoaderCache* cache) {
   const std::size_t begin = number_at<std::uint32_t>(bytes, 32);
   if (begin == 0) return {};
-  if (begin % 4 != 0 || begin > bytes.size() || bytes.size() - begin < 8) return broken("no extension where it is said");
-  if (number_at<std::uint32_t>(bytes, begin) != kExtensionMagic) return broken("an unknown extension");
+  if (begin % 4 != 0 || begin > bytes.size() || bytes.size() - begin < 8) return no_cache("an extension outside the file");
+  if (number_at<std::uint32_t>(bytes, begin) != kExtensionMagic) return no_cache("an unknown extension");
   const std::size_t count = number_at<std::uint32_t>(bytes, begin + 4);
-  if ((bytes.size() - begin - 8) / kSection < count) return broken("an extension that is cut off");
+  if ((bytes.size() - begin - 8) / kCacheSection < count) return no_cache("an extension that is cut off");
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = begin + 8 + i * kSection;
+    const std::size_t at = begin + 8 + i * kCacheSection;
     const auto tag = number_at<std::uint32_t>(bytes, at);
     const std::size_t from = number_at<std::uint32_t>(bytes, at + 8);
     const std::size_t size = number_at<std::uint32_t>(bytes, at + 12);
-    if (from > bytes.size() || bytes.size() - from < size) return broken("a section outside the file");
+    if (from > bytes.size() || bytes.size() - from < size) return no_cache("a section outside the file");
     if (tag == kGenerator) cache->generator = bytes.substr(from, size);
     if (tag != kCapabilities) continue;  // others would be newer than what is written here
     for (std::size_t k = 0; k + 4 <= size; k += 4) {
@@ -95,18 +97,18 @@ Result<void> read_extension(std::string_view bytes, Cache* cache) {
   return {};
 }
 
-Result<Cache> read(std::string_view file) {
-  Cache cache;
+Result<LoaderCache> read_cache(std::string_view file) {
+  LoaderCache cache;
   if (file.empty()) return cache;
   CARVE_TRY(const auto bytes, new_format(file));
   cache.byte_order = static_cast<std::uint8_t>(bytes[28]);
-  if (cache.byte_order != 0 && cache.byte_order != kLittleEndian) return broken("another byte order");
+  if (cache.byte_order != 0 && cache.byte_order != kLittleEndian) return no_cache("another byte order");
   const std::size_t count = number_at<std::uint32_t>(bytes, 20);
-  if ((bytes.size() - kHeader) / kEntry < count) return broken("fewer entries than it says");
+  if ((bytes.size() - kCacheHeader) / kCacheEntry < count) return no_cache("fewer entries than it says");
   cache.rows.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t at = kHeader + i * kEntry;
-    Row row;
+    const std::size_t at = kCacheHeader + i * kCacheEntry;
+    CacheRow row;
     row.flags = number_at<std::uint32_t>(bytes, at);
     CARVE_TRY(row.name, text_at(bytes, number_at<std::uint32_t>(bytes, at + 4)));
     CARVE_TRY(row.path, text_at(bytes, number_at<std::uint32_t>(bytes, at + 8)));
@@ -119,9 +121,9 @@ Result<Cache> read(std::string_view file) {
 }
 
 /// The file's bytes behind its entries, each text once.
-class Texts {
+class TextTable {
  public:
-  explicit Texts(std::size_t begin) : begin_(begin) {}
+  explicit TextTable(std::size_t begin) : begin_(begin) {}
   std::uint32_t offset_of(std::string_view text) {
     const auto [there, fresh] = known_.emplace(text, static_cast<std::uint32_t>(begin_ + bytes_.size()));
     if (fresh) bytes_.append(text).push_back('\0');
@@ -136,55 +138,55 @@ class Texts {
 };
 
 template <class Number>
-void put(std::string* out, Number number) {
+void append_number(std::string* out, Number number) {
   out->append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-void put_section(std::string* out, std::uint32_t tag, std::size_t from, std::size_t size) {
-  put(out, tag);
-  put(out, std::uint32_t{0});
-  put(out, static_cast<std::uint32_t>(from));
-  put(out, static_cast<std::uint32_t>(size));
+void append_section(std::string* out, std::uint32_t tag, std::size_t from, std::size_t size) {
+  append_number(out, tag);
+  append_number(out, std::uint32_t{0});
+  append_number(out, static_cast<std::uint32_t>(from));
+  append_number(out, static_cast<std::uint32_t>(size));
 }
 
-std::string extension_of(const Cache& cache, const std::vector<std::uint32_t>& capabilities, std::size_t begin) {
+std::string extension_of(const LoaderCache& cache, const std::vector<std::uint32_t>& capabilities, std::size_t begin) {
   const std::uint32_t count = (cache.generator.empty() ? 0 : 1) + (capabilities.empty() ? 0 : 1);
   std::string out;
-  put(&out, kExtensionMagic);
-  put(&out, count);
-  std::size_t from = begin + 8 + count * kSection;
+  append_number(&out, kExtensionMagic);
+  append_number(&out, count);
+  std::size_t from = begin + 8 + count * kCacheSection;
   if (!capabilities.empty()) {
-    put_section(&out, kCapabilities, from, 4 * capabilities.size());
+    append_section(&out, kCapabilities, from, 4 * capabilities.size());
     from += 4 * capabilities.size();
   }
-  if (!cache.generator.empty()) put_section(&out, kGenerator, from, cache.generator.size());
-  for (const auto offset : capabilities) put(&out, offset);
+  if (!cache.generator.empty()) append_section(&out, kGenerator, from, cache.generator.size());
+  for (const auto offset : capabilities) append_number(&out, offset);
   out += cache.generator;
   return out;
 }
 
-std::string write(const Cache& cache) {
-  const std::size_t texts_begin = kHeader + kEntry * cache.rows.size();
-  Texts texts(texts_begin);
+std::string bytes_of(const LoaderCache& cache) {
+  const std::size_t texts_begin = kCacheHeader + kCacheEntry * cache.rows.size();
+  TextTable texts(texts_begin);
   std::string entries;
   for (const auto& row : cache.rows) {
-    put(&entries, row.flags);
-    put(&entries, texts.offset_of(row.name));
-    put(&entries, texts.offset_of(row.path));
-    put(&entries, row.os_version);
-    put(&entries, row.capabilities);
+    append_number(&entries, row.flags);
+    append_number(&entries, texts.offset_of(row.name));
+    append_number(&entries, texts.offset_of(row.path));
+    append_number(&entries, row.os_version);
+    append_number(&entries, row.capabilities);
   }
   std::vector<std::uint32_t> capabilities;
   for (const auto name : cache.capabilities) capabilities.push_back(texts.offset_of(name));
   const bool extended = !cache.generator.empty() || !capabilities.empty();
   const std::size_t end = (texts_begin + texts.bytes().size() + 3) / 4 * 4;
-  std::string out(kMagic);
-  put(&out, static_cast<std::uint32_t>(cache.rows.size()));
-  put(&out, static_cast<std::uint32_t>(texts.bytes().size()));
-  put(&out, cache.byte_order);
+  std::string out(kCacheMagic);
+  append_number(&out, static_cast<std::uint32_t>(cache.rows.size()));
+  append_number(&out, static_cast<std::uint32_t>(texts.bytes().size()));
+  append_number(&out, cache.byte_order);
   out.append(3, '\0');
-  put(&out, extended ? static_cast<std::uint32_t>(end) : std::uint32_t{0});
-  out.append(kHeader - out.size(), '\0');
+  append_number(&out, extended ? static_cast<std::uint32_t>(end) : std::uint32_t{0});
+  out.append(kCacheHeader - out.size(), '\0');
   out += entries;
   out += texts.bytes();
   if (!extended) return out;
@@ -193,15 +195,15 @@ std::string write(const Cache& cache) {
   return out;
 }
 
-bool is_of_this_machine(const Row& row) { return (row.flags & kArchitecture) == (kFlags & kArchitecture); }
+bool is_of_this_machine(const CacheRow& row) { return (row.flags & kArchitecture) == (kLibraryFlags & kArchitecture); }
 
-bool is_text(const std::string& text) { return !text.empty() && text.find('\0') == std::string::npos; }
+bool is_name(const std::string& text) { return !text.empty() && text.find('\0') == std::string::npos; }
 
-bool is_number(char c) { return c >= '0' && c <= '9'; }
+bool is_numeral(char c) { return c >= '0' && c <= '9'; }
 
 std::uint64_t take_number(std::string_view* text) {
   std::uint64_t value = 0;  // of more digits than fit the order is any, but the same each time
-  while (!text->empty() && is_number(text->front())) {
+  while (!text->empty() && is_numeral(text->front())) {
     value = value * 10 + static_cast<std::uint64_t>(text->front() - '0');
     text->remove_prefix(1);
   }
@@ -212,9 +214,9 @@ std::uint64_t take_number(std::string_view* text) {
 
 int compare_library_names(std::string_view a, std::string_view b) {
   while (!a.empty()) {
-    const bool digits = is_number(a.front());
+    const bool digits = is_numeral(a.front());
     if (b.empty()) return 1;
-    if (digits != is_number(b.front())) return digits ? 1 : -1;
+    if (digits != is_numeral(b.front())) return digits ? 1 : -1;
     if (digits) {
       const auto left = take_number(&a);
       const auto right = take_number(&b);
@@ -229,7 +231,7 @@ int compare_library_names(std::string_view a, std::string_view b) {
 }
 
 Result<std::vector<LoaderEntry>> loader_entries(std::string_view cache) {
-  CARVE_TRY(const auto parsed, read(cache));
+  CARVE_TRY(const auto parsed, read_cache(cache));
   std::vector<LoaderEntry> entries;
   for (const auto& row : parsed.rows) {
     if (is_of_this_machine(row)) entries.push_back({std::string(row.name), std::string(row.path)});
@@ -238,17 +240,18 @@ Result<std::vector<LoaderEntry>> loader_entries(std::string_view cache) {
 }
 
 Result<std::string> with_libraries(std::string_view cache, const std::vector<LoaderEntry>& libraries) {
-  CARVE_TRY(auto parsed, read(cache));
+  CARVE_TRY(auto parsed, read_cache(cache));
   for (const auto& library : libraries) {
-    if (!is_text(library.name) || !is_text(library.path)) return broken("a library without a name");
-    std::erase_if(parsed.rows, [&](const Row& row) { return row.name == library.name && is_of_this_machine(row); });
+    if (!is_name(library.name) || !is_name(library.path)) return no_cache("a library without a name");
+    std::erase_if(parsed.rows,
+                  [&](const CacheRow& row) { return row.name == library.name && is_of_this_machine(row); });
     // The loader's search halves a list that falls from the greatest name to the least.
-    const auto place = std::find_if(parsed.rows.begin(), parsed.rows.end(), [&](const Row& row) {
+    const auto place = std::find_if(parsed.rows.begin(), parsed.rows.end(), [&](const CacheRow& row) {
       return compare_library_names(row.name, library.name) <= 0;
     });
-    parsed.rows.insert(place, Row{kFlags, library.name, library.path, 0, 0});
+    parsed.rows.insert(place, CacheRow{kLibraryFlags, library.name, library.path, 0, 0});
   }
-  return write(parsed);
+  return bytes_of(parsed);
 }
 
 }  // namespace carve::codec

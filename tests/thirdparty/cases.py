@@ -137,8 +137,7 @@ def on_terminal(command, env, seconds, enough):
 def nvidia_smi(context):
     """NVIDIA's own tool, beside a neighbour on the card: one of no slice, where the tool runs in one."""
     python, root = context.prepared
-    (tool,) = [os.path.join(folder, 'nvidia-smi') for folder, _, files in os.walk(root) if 'nvidia-smi' in files
-               and 'doc' not in folder and 'bug' not in folder]
+    tool = os.path.join(root, 'usr/lib/nvidia/current/nvidia-smi')
     neighbour = subprocess.Popen([f'{context.build}/bin/carve-sample-alloc', '--target', '1Gi', '--hold', '300'],
                                  env=dict(os.environ, LD_LIBRARY_PATH=f'{context.build}/sim/lib'), stdout=subprocess.PIPE, text=True)
     try:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import SkipTest, main  # noqa: E402
@@ -53,8 +54,7 @@ class ContainerCases:
         """An image of the usual kind: python, a tool that lists its libraries, a cache that was made with it."""
         root = self.tree(name)
         plain = [f"/lib/x86_64-linux-gnu/{lib}" for lib in ("librt.so.1", "libdl.so.2", "libpthread.so.0", "libffi.so.8")]
-        self.install(root, os.path.realpath(sys.executable if sys.prefix == sys.base_prefix else "/usr/bin/python3"),
-                     "/bin/python3", *plain)
+        self.install(root, os.path.realpath(sys.executable), "/bin/python3", *plain)
         sh(f"cp -L /sbin/ldconfig {root}/sbin/ldconfig && ldconfig -r {root} 2> /dev/null")
         self.pack(root, name)
 
@@ -67,10 +67,10 @@ class ContainerCases:
                                *flags, image, *command], capture_output=True, text=True, timeout=120)
 
     def python(self, image, *command, flags=()):
-        major = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        library = sysconfig.get_paths()["stdlib"]
         return self.run(image, "/bin/python3", *command,
-                        flags=["-v", f"/usr/lib/{major}:/usr/lib/{major}:ro", "-v", f"{HERE}:/look:ro",
-                               "-e", "PYTHONHOME=/usr", "-e", "PYTHONDONTWRITEBYTECODE=1", *flags])
+                        flags=["-v", f"{library}:{library}:ro", "-v", f"{HERE}:/look:ro", "-e",
+                               "PYTHONHOME=" + sys.base_prefix, "-e", "PYTHONDONTWRITEBYTECODE=1", *flags])
 
     def test_container_programs_find_the_driver_by_the_loaders_cache(self):
         self.glibc_image("usual")

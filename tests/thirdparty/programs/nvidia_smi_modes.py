@@ -52,7 +52,10 @@ def main():
     smi = Tool(options.tool)
 
     screen = smi()
-    assert screen.count(f'/ {total}MiB'.replace('/ ', '/  ')) == cards or screen.count(f'{total}MiB |') == cards, screen
+    totals = re.findall(r'MiB / +(\d+)(?:MiB|\.\.\.)', screen)  # older ones cut what does not fit into the column
+    assert len(totals) == cards and all(str(total).startswith(one) for one in totals), screen
+    own = [line for line in screen.splitlines() if re.search(rf' {os.getpid()} +C ', line)]
+    assert own and mib(own[0].split()[-2]) >= HELD >> 20, screen
     listed = smi('-L').splitlines()
     assert len(listed) == cards and all(options.name in line and 'UUID: GPU-' in line for line in listed), listed
 
@@ -76,11 +79,13 @@ def main():
     assert int(rows[0][6]) == total and int(rows[0][7]) >= HELD >> 20, rows[0]
     assert all('N/A' not in row and '[' not in ''.join(row) for row in rows), rows
 
-    smi('--query-compute-apps=pid,process_name,used_memory', '--format=csv,noheader')
+    apps = smi('--query-compute-apps=pid,process_name,used_memory', '--format=csv,noheader')
+    assert re.search(rf'^{os.getpid()}, ', apps, re.M), apps
     smi('topo', '-m')
     one = smi('dmon', '-c', '1')
     assert len([line for line in one.splitlines() if not line.startswith('#')]) == cards, one
-    smi('pmon', '-c', '1')
+    one = smi('pmon', '-c', '1')
+    assert re.search(rf'^ *0 +{os.getpid()} ', one, re.M), one
     for words in (('topo', '-p2p', 'r'), ('nvlink', '--status'), ('clocks', '--help'), ('stats', '-c', '1', '-d', 'pwrDraw')):
         smi(*words)
 

@@ -14,10 +14,12 @@ def ok(result):
 
 ok(driver.cuInit(0))
 device = ok(driver.cuDeviceGet(0))
-major = ok(driver.cuDeviceGetAttribute(driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device))
+wanted = driver.CUdevice_attribute
+major, minor = (ok(driver.cuDeviceGetAttribute(one, device)) for one in (
+    wanted.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, wanted.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR))
 ok(driver.cuCtxSetCurrent(ok(driver.cuDevicePrimaryCtxRetain(device))))
 program = ok(nvrtc.nvrtcCreateProgram(SOURCE, b'workout.cu', 0, [], []))
-ok(nvrtc.nvrtcCompileProgram(program, 1, [f'--gpu-architecture=sm_{major}0'.encode()]))
+ok(nvrtc.nvrtcCompileProgram(program, 1, [f'--gpu-architecture=sm_{major}{minor}'.encode()]))
 size = ok(nvrtc.nvrtcGetCUBINSize(program))
 image = b' ' * size
 ok(nvrtc.nvrtcGetCUBIN(program, image))
