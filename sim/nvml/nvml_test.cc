@@ -351,6 +351,11 @@ TEST_F(Nvml, TheToolsTableSaysNotSupportedButForLists) {
   ASSERT_EQ(lib.call("nvmlInternalGetExportTable", &table, static_cast<const void*>(tools)), kSuccess);
   ASSERT_EQ(table[0], 255 * sizeof table[0]);
   EXPECT_EQ(reinterpret_cast<Return (*)()>(table[26])(), kNotSupported);
+  int path = -1;
+  auto* between = reinterpret_cast<Return (*)(const char*, const char*, int*)>(table[23]);
+  EXPECT_EQ(between("0000:18:00.0", "00000000:9A:00.0", &path), kSuccess);
+  EXPECT_EQ(path, 4 + 18) << "NV18";
+  EXPECT_EQ(between("0000:18:00.0", "0000:18:00.0", &path), kInvalidArgument);
   for (const int list : {213, 214, 215}) {
     unsigned count = 500;
     EXPECT_EQ(reinterpret_cast<Return (*)(Device, unsigned*, void*)>(table[list])(card0, &count, nullptr), kSuccess);

@@ -44,9 +44,39 @@ Return no_processes(Device device, unsigned* count, NamedProcess*) {
   return on_card(device, [&](const Here&) { return put(count, 0); });
 }
 
+/// `dmon` and `pmon` ask this first, and give up where it is not supported.
+Return takes_samples(Device device, unsigned* out) {
+  return on_card(device, [&](const Here&) { return put(out, 1); });
+}
+
+/// How two cards are joined, for `topo -m`: 0 by one switch, 1 by several, 2 by a host bridge, 3 within a node, 4 over
+/// several nodes, 4 + n by n NVLinks. The cards are named by their bus ids.
+Return path_between(const char* a, const char* b, int* out) {
+  return on_library([&](Session& session) -> Return {
+    if (a == nullptr || b == nullptr || out == nullptr) return kInvalidArgument;
+    const Machine& machine = session.machine();
+    const auto index_of = [&](const char* bus) {
+      for (std::uint32_t i = 0; i < machine.count; ++i) {
+        if (same_bus(bus, machine.cards[i])) return i;
+      }
+      return machine.count;
+    };
+    const std::uint32_t first = index_of(a), second = index_of(b);
+    if (first >= machine.count || second >= machine.count || first == second) return kInvalidArgument;
+    switch (link_between(machine, first, second)) {
+      case Link::kNvlink: return put(out, 4 + static_cast<int>(machine.model->nvlink_links));
+      case Link::kSameSwitch: return put(out, 0);
+      case Link::kSameNode: return put(out, 3);
+      case Link::kOtherNode: return put(out, 4);
+    }
+    return kUnknown;
+  });
+}
+
 // source  the real libnvidia-ml.so of 535.261, 550.163 and 555.58 without a card: the size in bytes first, then 244,
 //         250 and 254 functions; nvidia-smi of the same versions on a table that writes down who is called
 constexpr std::size_t kEntries = 255;
+constexpr std::size_t kPath = 23, kSamples = 72;
 constexpr std::size_t kComputeList = 213, kGraphicsList = 214, kMpsList = 215;
 
 const void* table() {
@@ -54,6 +84,8 @@ const void* table() {
     auto* entries = new std::uintptr_t[kEntries];
     entries[0] = kEntries * sizeof entries[0];
     for (std::size_t i = 1; i < kEntries; ++i) entries[i] = reinterpret_cast<std::uintptr_t>(not_supported);
+    entries[kSamples] = reinterpret_cast<std::uintptr_t>(takes_samples);
+    entries[kPath] = reinterpret_cast<std::uintptr_t>(path_between);
     entries[kComputeList] = reinterpret_cast<std::uintptr_t>(named_processes);
     entries[kGraphicsList] = entries[kMpsList] = reinterpret_cast<std::uintptr_t>(no_processes);
     return entries;

@@ -40,7 +40,7 @@ Result<void> update_loader_cache(const std::vector<std::string>& paths) {
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() < 2 || words.front() != "loader-cache") {
-    std::fprintf(stderr, "usage: carve-hook loader-cache LIBRARY…   (a container runtime starts it, see docs/containers.md)\n");
+    std::fprintf(stderr, "usage: carve-hook loader-cache LIBRARY… (for container runtimes: docs/containers.md)\n");
     return 2;
   }
   // A container without an entry in a cache starts and finds the driver in the usual folders: no reason to refuse it.

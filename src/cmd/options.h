@@ -179,8 +179,7 @@ int version(const ViewOptions& options);
 /// Prints "carve: <what>" to stderr and gives the exit code that fits.
 int report(const Error& error, int otherwise = kExitFailed);
 
-/// Writes out what was printed. A command whose output did not arrive did not succeed.
-///   errors  the system's reason: disk full, …
+/// Writes out what was printed. A command whose output did not arrive did not succeed: the system's reason.
 [[nodiscard]] Result<void> flush_output();
 
 /// The exit code of a command that ended with `code` and has printed all it has to say.

@@ -77,7 +77,7 @@ Result<std::string_view> new_format(std::string_view file) {
 Result<void> read_extension(std::string_view bytes, LoaderCache* cache) {
   const std::size_t begin = number_at<std::uint32_t>(bytes, 32);
   if (begin == 0) return {};
-  if (begin % 4 != 0 || begin > bytes.size() || bytes.size() - begin < 8) return no_cache("an extension outside the file");
+  if (begin % 4 != 0 || begin > bytes.size() || bytes.size() - begin < 8) return no_cache("an extension outside it");
   if (number_at<std::uint32_t>(bytes, begin) != kExtensionMagic) return no_cache("an unknown extension");
   const std::size_t count = number_at<std::uint32_t>(bytes, begin + 4);
   if ((bytes.size() - begin - 8) / kCacheSection < count) return no_cache("an extension that is cut off");

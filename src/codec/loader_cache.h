@@ -6,8 +6,8 @@
 
 #include "base/result.h"
 
-// The dynamic loader's cache, /etc/ld.so.cache: which file a library's name stands for. `ldconfig` writes it, the loader
-// and `ldconfig -p` read it. Programs that look for the driver by `ldconfig -p` find nothing that is not in it.
+// The dynamic loader's cache, /etc/ld.so.cache: which file a library's name stands for. `ldconfig` writes it, the
+// loader and `ldconfig -p` read it. Programs that look for the driver by `ldconfig -p` find nothing that is not in it.
 namespace carve::codec {
 
 struct LoaderEntry {

@@ -57,7 +57,8 @@ TEST(LoaderCache, IsInTheOrderInWhichTheLoaderSearches) {
 }
 
 TEST(LoaderCache, TakesThePlaceOfAnImagesOwnAndOfNothingElse) {
-  auto cache = *with_libraries("", {{"libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1"}, {"libc.so.6", "/lib/libc"}});
+  const LoaderEntry compat = {"libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1"};
+  auto cache = *with_libraries("", {compat, {"libc.so.6", "/lib/libc"}});
   // One of 32 bits under the same name stays.
   auto both = *with_libraries(cache, {{"libcuda.so.2", "/i386/libcuda.so.1"}});
   for (std::size_t i = 0; i < 3; ++i) {

@@ -83,8 +83,8 @@ Result<Fd> lock_journal(const std::string& folder) {
 
 std::string journal_remedy(const std::string& folder) {
   return fmt::format(
-      "; nothing was changed. What helps: `mv {0}/journal {0}/journal.damaged`, then start again. Slices that still run "
-      "are ended then, and container devices are gone (drain a node of Kubernetes first)",
+      "; nothing was changed. What helps: `mv {0}/journal {0}/journal.damaged`, then start again. Slices that still "
+      "run are ended then, and container devices are gone (drain a node of Kubernetes first)",
       folder);
 }
 

@@ -40,8 +40,8 @@ class JournalFile {
   /// Locks the folder (which must exist), replays the journal, cuts off a torn last line; makes an empty
   /// journal where there is none. A leftover of an interrupted compaction is removed.
   ///   errors  kFailedPrecondition: another process holds it (with its pid); kDataLoss, kUnimplemented: as
-  ///           replay_journal(), with what helps; nothing on disk is changed then; kPermissionDenied, kResourceExhausted, …:
-  ///           the system's reason
+  ///           replay_journal(), with what helps; nothing on disk is changed then; kPermissionDenied,
+  ///           kResourceExhausted, …: the system's reason
   static Result<JournalFile> open(const std::string& folder, IoHook hook = {});
 
   JournalFile(JournalFile&&) noexcept = default;

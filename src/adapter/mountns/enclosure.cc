@@ -129,8 +129,8 @@ Result<void> mount_bare_driver(const EnclosurePlan& plan) {
   return overlay(home, folders.front(), plan.user_namespace);
 }
 
-/// The loader's cache as it would be had it been made here: programs that look for the driver by `ldconfig -p` find only
-/// what it names. Where the host's own driver stands in it already it stays as it is.
+/// The loader's cache as it would be had it been made here: programs that look for the driver by `ldconfig -p` find
+/// only what it names. Where the host's own driver stands in it already it stays as it is.
 ///   memory  a folder in memory, in which the new file is made
 Result<void> mount_loader_cache(const std::string& memory) {
   const std::string usual = "/etc/ld.so.cache";

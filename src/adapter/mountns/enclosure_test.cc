@@ -101,7 +101,8 @@ class EnclosureTest : public testing::Test {
       return std::find(entries->begin(), entries->end(), wanted) != entries->end();
     };
     const bool found = entries && has({name, "/usr/lib/x86_64-linux-gnu/" + name});
-    return found && std::any_of(entries->begin(), entries->end(), [](const auto& one) { return one.name == "libc.so.6"; });
+    return found &&
+           std::any_of(entries->begin(), entries->end(), [](const auto& one) { return one.name == "libc.so.6"; });
   }
   std::string root_;
   EnclosurePlan plan_;

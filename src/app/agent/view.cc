@@ -14,8 +14,8 @@ ProcessView process_view(std::int32_t pid) {
   return view;
 }
 
-/// Of a command line the program's name, which every user of the machine can see anyway: "/opt/x/python job.py --token s"
-/// → "python".
+/// Of a command line the program's name, which every user of the machine can see anyway:
+/// "/opt/x/python job.py --token s" → "python".
 std::string program_in(const std::string& command_line) {
   const std::string word = command_line.substr(0, command_line.find(' '));
   return word.substr(word.rfind('/') + 1);

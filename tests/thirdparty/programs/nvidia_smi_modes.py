@@ -86,7 +86,7 @@ def main():
     assert len([line for line in one.splitlines() if not line.startswith('#')]) == cards, one
     one = smi('pmon', '-c', '1')
     assert re.search(rf'^ *0 +{os.getpid()} ', one, re.M), one
-    for words in (('topo', '-p2p', 'r'), ('nvlink', '--status'), ('clocks', '--help'), ('stats', '-c', '1', '-d', 'pwrDraw')):
+    for words in (('topo', '-p2p', 'r'), ('nvlink', '--status'), ('-q', '-d', 'VOLTAGE'), ('--list-gpus',), ('dmon', '-s', 'pucvmet', '-c', '1')):
         smi(*words)
 
     if options.alone:
