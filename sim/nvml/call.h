@@ -88,6 +88,13 @@ Return card_value(Device device, T* out, F f) {
   return on_card(device, [&](const Here& here) { return put(out, f(here)); });
 }
 
+/// Whether a text such as "0000:65:00.0" names this card's place on the bus (inventory.cc).
+bool same_bus(const char* text, const CardFacts& facts);
+
+/// The first word of a process's command line, cut to `length` with its NUL (library.cc).
+///   errors  kNotFound: no such process, or one that is not shown to us
+Return process_name(unsigned pid, char* out, unsigned length);
+
 /// What the sensors show, derived from what ran in the last second (physical.cc).
 struct Vitals {
   std::uint32_t gpu_percent, memory_percent;

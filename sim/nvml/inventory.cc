@@ -5,6 +5,17 @@
 #include "sim/nvml/call.h"
 
 namespace carve::sim::nvml {
+
+// "0000:65:00.0", "00000000:65:00.0" and, as the real one, without the function: "65:00".
+bool same_bus(const char* text, const CardFacts& facts) {
+  unsigned domain = 0, bus = 0, device = 0;
+  if (std::sscanf(text, "%x:%x:%x", &domain, &bus, &device) != 3) {
+    domain = 0;
+    if (std::sscanf(text, "%x:%x", &bus, &device) != 2) return false;
+  }
+  return domain == facts.pci_domain && bus == facts.pci_bus && device == facts.pci_device;
+}
+
 namespace {
 
 constexpr std::uint32_t kArchitectures[] = {6, 7, 8, 9, 10};
@@ -34,16 +45,6 @@ Return handle_by_index(unsigned index, Device* out) {
     return card.index == index;
   });
   return r == kNotFound ? kInvalidArgument : r;
-}
-
-// "0000:65:00.0", "00000000:65:00.0" and, as the real one, without the function: "65:00".
-bool same_bus(const char* text, const CardFacts& facts) {
-  unsigned domain = 0, bus = 0, device = 0;
-  if (std::sscanf(text, "%x:%x:%x", &domain, &bus, &device) != 3) {
-    domain = 0;
-    if (std::sscanf(text, "%x:%x", &bus, &device) != 2) return false;
-  }
-  return domain == facts.pci_domain && bus == facts.pci_bus && device == facts.pci_device;
 }
 
 Return handle_by_bus(const char* text, Device* out) {

@@ -103,23 +103,25 @@ CARVE_NVML_EXPORT Return nvmlSystemGetDriverBranch(DriverBranch* out, unsigned l
   });
 }
 
+Return process_name(unsigned pid, char* out, unsigned length) {
+  if (out == nullptr || length == 0) return kInvalidArgument;
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return kNotFound;
+  char text[1024];
+  const ssize_t got = ::read(fd, text, sizeof text - 1);
+  ::close(fd);
+  if (got <= 0) return kNotFound;
+  text[got] = '\0';  // the first argument ends at its own NUL
+  const std::size_t n = std::strlen(text) < length ? std::strlen(text) : length - 1;
+  std::memcpy(out, text, n);
+  out[n] = '\0';
+  return kSuccess;
+}
+
 CARVE_NVML_EXPORT Return nvmlSystemGetProcessName(unsigned pid, char* out, unsigned length) {
-  return on_library([&](Session&) -> Return {
-    if (out == nullptr || length == 0) return kInvalidArgument;
-    char path[32];
-    std::snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
-    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return kNotFound;
-    char text[1024];
-    const ssize_t got = ::read(fd, text, sizeof text - 1);
-    ::close(fd);
-    if (got <= 0) return kNotFound;
-    text[got] = '\0';  // the first argument ends at its own NUL
-    const std::size_t n = std::strlen(text) < length ? std::strlen(text) : length - 1;
-    std::memcpy(out, text, n);
-    out[n] = '\0';
-    return kSuccess;
-  });
+  return on_library([&](Session&) { return process_name(pid, out, length); });
 }
 
 CARVE_NVML_EXPORT Return nvmlSystemGetHicVersion(unsigned* count, void*) {

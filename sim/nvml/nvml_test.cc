@@ -342,6 +342,27 @@ TEST_F(Nvml, EventSetsWaitAndSayTimeout) {
   EXPECT_EQ(lib.call("nvmlEventSetFree", set), kInvalidArgument);
 }
 
+TEST_F(Nvml, TheToolsTableSaysNotSupportedButForLists) {
+  const unsigned char tools[16] = {0xC4, 0xFE, 0x3E, 0x6C, 0xC9, 0x8F, 0x6C, 0x4E,
+                                   0xA3, 0x27, 0xEE, 0x69, 0x6E, 0x12, 0xF7, 0xC4};
+  const unsigned char unknown[16] = {};
+  const std::uintptr_t* table = nullptr;
+  EXPECT_EQ(lib.call("nvmlInternalGetExportTable", &table, static_cast<const void*>(unknown)), kInvalidArgument);
+  ASSERT_EQ(lib.call("nvmlInternalGetExportTable", &table, static_cast<const void*>(tools)), kSuccess);
+  ASSERT_EQ(table[0], 255 * sizeof table[0]);
+  EXPECT_EQ(reinterpret_cast<Return (*)()>(table[26])(), kNotSupported);
+  int path = -1;
+  auto* between = reinterpret_cast<Return (*)(const char*, const char*, int*)>(table[23]);
+  EXPECT_EQ(between("0000:18:00.0", "00000000:9A:00.0", &path), kSuccess);
+  EXPECT_EQ(path, 4 + 18) << "NV18";
+  EXPECT_EQ(between("0000:18:00.0", "0000:18:00.0", &path), kInvalidArgument);
+  for (const int list : {213, 214, 215}) {
+    unsigned count = 500;
+    EXPECT_EQ(reinterpret_cast<Return (*)(Device, unsigned*, void*)>(table[list])(card0, &count, nullptr), kSuccess);
+    EXPECT_EQ(count, 0U);
+  }
+}
+
 TEST_F(Nvml, WhatIsNotModelledSaysSo) {
   EXPECT_EQ(lib.call("nvmlDeviceSetMigMode", card0, 1U, static_cast<int*>(nullptr)), kNotSupported);
   EXPECT_EQ(lib.call("nvmlDeviceGetFanSpeed", card0, static_cast<unsigned*>(nullptr)), kNotSupported);

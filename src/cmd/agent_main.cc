@@ -93,6 +93,8 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   AgentConfig config;
   config.gives_cards = gives_cards;
   config.runtime_folder = options.runtime_dir;
+  config.state_folder = options.state_dir;
+  config.device_folder = options.cdi_dir;
   config.slices_folder = options.slices_dir();
   config.whole_folder = options.whole_dir();
   config.masking_socket = options.runtime_dir + "/mask";
@@ -342,7 +344,11 @@ int run_agent(const HostOptions& given, const NodeOptions& node) {
                                  },
                                  &containers, &known_cards});
   const auto specs = published(devices);
-  if (auto restored = agent.restore(); !restored) return report(restored.error());
+  if (auto restored = agent.restore(); !restored) {
+    Error error = restored.error();
+    if (error.code == Code::kDataLoss) error.what += journal_remedy(options.state_dir + "/journal.d");
+    return report(error);
+  }
   // By `carve run` and `carve slice create` a machine's own users have mounts in scripts that nobody sees.
   if (node_agent) remove_old_libraries(options, library, specs, log);
   auto server = api::Server::open(options.agent_socket(), agent, log);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 
 #include "adapter/cgroup/cgroup2.h"
@@ -67,6 +68,19 @@ Result<AllocateRequest> request_of(const AskOptions& ask) {
 int report(const Error& error, int otherwise) {
   std::fprintf(stderr, "carve: %s\n", error.what.c_str());
   return error.code == Code::kInvalidArgument || error.code == Code::kOutOfRange ? kExitUsage : otherwise;
+}
+
+Result<void> flush_output() {
+  const int error = std::fflush(stdout) == 0 ? 0 : errno;
+  if (error == 0 && std::ferror(stdout) == 0) return {};
+  if (error == 0) return fail(Code::kUnavailable, "standard output: not all of it could be written");
+  return tl::unexpected(errno_error(error, "standard output"));
+}
+
+int after_output(int code) {
+  const auto written = flush_output();
+  if (written || code != kExitOk) return code;
+  return report(written.error(), kExitFailed);
 }
 
 std::string own_path() { return real_path("/proc/self/exe"); }

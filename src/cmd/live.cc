@@ -21,9 +21,9 @@ void end(int) {
   ::_exit(kExitOk);
 }
 
-void show(const std::string& text) {
+Result<void> show(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  return flush_output();
 }
 
 sigset_t endings() {
@@ -48,17 +48,18 @@ int show_live(const ViewOptions& options, const std::function<Result<std::string
     std::signal(SIGINT, end);
     std::signal(SIGTERM, end);
   }
-  if (live) show(std::string(kOwnScreen));
+  if (live) static_cast<void>(show(std::string(kOwnScreen)));
   const sigset_t held = endings();
   for (;;) {
     const auto text = picture();
     if (!text && !live) return report(text.error());
     if (live) {
-      show("\x1b[H\x1b[2J" + (text ? *text : text.error().what + "\n"));
+      static_cast<void>(show("\x1b[H\x1b[2J" + (text ? *text : text.error().what + "\n")));
     } else {
       ::sigprocmask(SIG_BLOCK, &held, nullptr);  // who reads it as JSON gets no half of one
-      show(*text);
+      const auto shown = show(*text);
       ::sigprocmask(SIG_UNBLOCK, &held, nullptr);
+      if (!shown) return report(shown.error());
     }
     if (options.once) return kExitOk;
     const timespec pause = {every->count() / 1000, every->count() % 1000 * 1'000'000};

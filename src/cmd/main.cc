@@ -569,4 +569,4 @@ int carve_main(int argc_given, char** argv_given) {
 
 }  // namespace carve::cmd
 
-int main(int argc, char** argv) { return carve::cmd::carve_main(argc, argv); }
+int main(int argc, char** argv) { return carve::cmd::after_output(carve::cmd::carve_main(argc, argv)); }

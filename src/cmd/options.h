@@ -179,6 +179,12 @@ int version(const ViewOptions& options);
 /// Prints "carve: <what>" to stderr and gives the exit code that fits.
 int report(const Error& error, int otherwise = kExitFailed);
 
+/// Writes out what was printed. A command whose output did not arrive did not succeed: the system's reason.
+[[nodiscard]] Result<void> flush_output();
+
+/// The exit code of a command that ended with `code` and has printed all it has to say.
+[[nodiscard]] int after_output(int code);
+
 /// "0.1.0", and the commit it was built from ("unknown" outside a repository).
 extern const char* const kVersion;
 extern const char* const kCommit;

@@ -57,7 +57,7 @@ int run_command(const RunOptions& options) {
   if (!request) return report(request.error());
   for (const auto& word : options.command) request->name += (request->name.empty() ? "" : " ") + word;
   request->name = request->name.substr(0, 200);
-  api::Client agent(options.host.agent_socket());
+  api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
   const auto grant = ask_for_slice(agent, *request);
   if (!grant) return report(grant.error(), kExitRunFailed);
   if (const auto joined = join(agent, grant->slice); !joined) {

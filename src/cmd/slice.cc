@@ -13,19 +13,26 @@ namespace carve::cmd {
 namespace {
 
 /// The slice for an engine that reads no container devices, one argument or variable a line.
-Result<void> print_form(const std::string& form, const Grant& grant, const HostOptions& host) {
+///   devices  the folder of container devices
+Result<void> print_form(const std::string& form, const Grant& grant, const std::string& devices) {
   std::vector<std::string> lines;
   if (form == "nvidia-runtime") {
     std::vector<std::string> uuids;
     for (const auto& card : grant.cards) uuids.push_back(card.card.str());
     lines = codec::nvidia_environment(uuids);
   } else {
-    CARVE_TRY(const auto spec, read_text(CdiFiles(host.cdi_dir).path_of(grant.slice)));
+    CARVE_TRY(const auto spec, read_text(CdiFiles(devices).path_of(grant.slice)));
     CARVE_TRY(const auto injection, codec::parse_injection(spec));
     CARVE_TRY(lines, codec::docker_arguments(injection));
   }
   for (const auto& line : lines) std::printf("%s\n", line.c_str());
   return {};
+}
+
+/// Where the agent that made the slice puts its file: it may have been started with other flags than this command.
+std::string folder_of_devices(AgentApi& agent, const HostOptions& host) {
+  const auto view = agent.view({});
+  return view && !view->device_folder.empty() ? view->device_folder : host.cdi_dir;
 }
 
 }  // namespace
@@ -40,26 +47,29 @@ int slice_create(const SliceOptions& options) {
   }
   request->keep = true;
   request->name = "device";
-  api::Client agent(options.host.agent_socket());
+  api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
   const auto grant = agent.allocate({}, *request, {});
   if (!grant) return report(grant.error());
+  Result<void> printed;
   if (options.output == "json") {
     std::printf("%s\n", api::to_json(*grant).c_str());
   } else if (options.output == "id") {
     std::printf("%s\n", grant->slice.c_str());
   } else if (options.output == "docker" || options.output == "nvidia-runtime") {
-    if (auto printed = print_form(options.output, *grant, options.host); !printed) {
-      static_cast<void>(agent.release({}, grant->slice, true));  // nobody learned of it
-      return report(printed.error());
-    }
+    printed = print_form(options.output, *grant, folder_of_devices(agent, options.host));
   } else {
     std::printf("%s", cli::render_grant(*grant).c_str());
+  }
+  if (printed) printed = flush_output();
+  if (!printed) {
+    static_cast<void>(agent.release({}, grant->slice, true));  // nobody learned of it
+    return report(printed.error());
   }
   return kExitOk;
 }
 
 int slice_delete(const SliceOptions& options) {
-  api::Client agent(options.host.agent_socket());
+  api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
   const auto released = agent.release({}, options.id, options.force);
   if (!released) return report(released.error());
   std::printf("%s deleted\n", options.id.c_str());
@@ -67,7 +77,7 @@ int slice_delete(const SliceOptions& options) {
 }
 
 int slice_list(const SliceOptions& options) {
-  api::Client agent(options.host.agent_socket());
+  api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
   const auto view = agent.view({});
   if (!view) return report(view.error());
   std::printf("%s%s",

@@ -25,6 +25,7 @@
 #include "cmd/live.h"
 #include "cmd/options.h"
 #include "codec/host/findings.h"
+#include "codec/journal/journal_text.h"
 
 namespace carve::cmd {
 namespace {
@@ -65,11 +66,36 @@ std::optional<bool> lives(const HostOptions& options, const char* name) {
   return !holder || *holder;  // held by one who is not named there: it is held
 }
 
+/// Whether slices can have a cgroup: by the agent's word where one runs, which may see another mount than this command.
+void look_at_cgroups(const std::optional<AgentView>& view, cli::HostFacts* facts) {
+  const auto mount = Cgroup2::find_mount();
+  if (mount) facts->cgroup_mount = *mount;
+  struct statvfs info = {};
+  facts->cgroup_read_only = mount && ::statvfs(mount->c_str(), &info) == 0 && (info.f_flag & ST_RDONLY) != 0;
+  if (view) {
+    facts->cgroup_error = view->cgroup_error;
+  } else if (!mount) {
+    facts->cgroup_error = mount.error().what;
+  } else if (facts->cgroup_read_only) {
+    facts->cgroup_error = *mount + " is mounted read-only";
+  }
+}
+
+/// Why an agent could not begin with its journal; empty: it could, there is none, or only root can read it.
+std::string journal_error(const std::string& state_folder) {
+  const std::string path = state_folder + "/journal.d/journal";
+  const auto text = read_text(path, 256U << 20U);
+  if (!text) return {};
+  const auto replay = codec::replay_journal(*text);
+  return replay ? std::string() : path + ": " + replay.error().what;
+}
+
 cli::HostFacts look_at_host(const HostOptions& options, const std::optional<AgentView>& view) {
   cli::HostFacts facts;
   facts.runtime_folder = options.runtime_dir;
-  facts.state_folder = options.state_dir;
-  facts.library_folder = options.libraries();
+  // Where the agent that runs has them: it may have been started with other flags than this command.
+  facts.state_folder = view && !view->state_folder.empty() ? view->state_folder : options.state_dir;
+  facts.library_folder = view && !view->library_folder.empty() ? view->library_folder : options.libraries();
   facts.supervisor_lives = lives(options, "up");
   facts.agent_lives = lives(options, "agent");
   facts.arbiter_lives = lives(options, "arbiter");
@@ -86,8 +112,8 @@ cli::HostFacts look_at_host(const HostOptions& options, const std::optional<Agen
     if (::statvfs(facts.state_folder.c_str(), &disk) == 0)
       facts.state_free = Bytes(disk.f_bavail * disk.f_frsize);
   }
-  if (const auto mount = Cgroup2::find_mount(); !mount) facts.cgroup_error = mount.error().what;
-  if (view && facts.cgroup_error.empty()) facts.cgroup_error = view->cgroup_error;
+  look_at_cgroups(view, &facts);
+  if (!view) facts.journal_error = journal_error(facts.state_folder);
   facts.user_namespaces_error = user_namespaces_error();
   const auto filesystems = read_text("/proc/filesystems");
   facts.overlay_known = !filesystems || filesystems->find("overlay") != std::string::npos;
@@ -101,7 +127,7 @@ cli::HostFacts look_at_host(const HostOptions& options, const std::optional<Agen
 }  // namespace
 
 int inspect(const ViewOptions& options) {
-  api::Client agent(options.host.agent_socket());
+  api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
   const auto view = agent.view({});
   if (!view) return report(view.error());
   const auto text = is_document(options.output) ? document(api::to_json(*view), options.output)
@@ -112,7 +138,7 @@ int inspect(const ViewOptions& options) {
 }
 
 int top(const ViewOptions& options) {
-  api::Client agent(options.host.agent_socket());
+  api::Client agent(options.host.agent_socket(), api::kAgentsRestart);
   return show_live(options, [&]() -> Result<std::string> {
     CARVE_TRY(const auto view, agent.view({}));
     if (is_document(options.output)) return document(api::to_json(view), options.output);

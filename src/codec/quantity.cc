@@ -152,6 +152,17 @@ Result<Bytes> parse_bytes(std::string_view field, std::string_view text) {
   return Bytes(static_cast<std::uint64_t>(total));
 }
 
+namespace {
+
+/// Nothing of a card is asked for in single bytes: who writes 0.1 or 4 left the unit out.
+bool lacks_unit(std::string_view text, Bytes bytes) {
+  constexpr Bytes kSmallest = Bytes::mib(1);
+  const auto last = text.find_last_of("0123456789.");
+  return bytes < kSmallest && last + 1 == text.size() && text.find_first_of("eE") == std::string_view::npos;
+}
+
+}  // namespace
+
 Result<MemoryAsk> parse_memory(std::string_view field, std::string_view text) {
   if (!text.empty() && text.back() == '%') {
     const std::string_view digits = text.substr(0, text.size() - 1);
@@ -160,6 +171,10 @@ Result<MemoryAsk> parse_memory(std::string_view field, std::string_view text) {
     return MemoryAsk::of_percent(static_cast<std::uint32_t>(*percent));
   }
   CARVE_TRY(const Bytes bytes, parse_bytes(field, text));
+  if (lacks_unit(text, bytes)) {
+    return refuse(field, text, "is a number of bytes, less than 1 MiB: write the unit",
+                  fmt::format("{}Gi, {}Mi and so on, or 1% to 100%", text, text));
+  }
   return MemoryAsk::of(bytes);
 }
 

@@ -20,6 +20,7 @@ namespace carve::codec {
 [[nodiscard]] Result<Bytes> parse_bytes(std::string_view field, std::string_view text);
 
 /// What may be asked of a card's memory: parse_bytes(), or a share of each card's: "50%" (1 to 100).
+///   errors  besides those of parse_bytes(): kInvalidArgument: a number without a unit below 1 MiB (0.1, 4)
 [[nodiscard]] Result<MemoryAsk> parse_memory(std::string_view field, std::string_view text);
 
 /// How much compute: 1..100 hundredths of each card, or k·100 for k whole cards.

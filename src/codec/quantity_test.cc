@@ -111,6 +111,15 @@ RC_GTEST_PROP(ParseBytes, NeverPassesForAnotherTextThanItsOwnBytes, (std::string
 TEST(ParseMemory, TakesAPercentageOfTheCardToo) {
   EXPECT_EQ(parse_memory("memory", "50%").value(), MemoryAsk::of_percent(50));
   EXPECT_EQ(parse_memory("memory", "4Gi").value(), MemoryAsk::of(Bytes::gib(4)));
+  EXPECT_EQ(parse_memory("memory", "1048576").value(), MemoryAsk::of(Bytes::mib(1)));
+  EXPECT_EQ(parse_memory("memory", "512Ki").value(), MemoryAsk::of(Bytes(512 * 1024))) << "a unit was written";
+  for (const char* text : {"0.1", "4", "4.0", ".5", "4.", "100000", "1048575"}) {
+    const auto parsed = parse_memory("memory", text);
+    ASSERT_FALSE(parsed) << text << ": a unit was left out";
+    EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
+    EXPECT_NE(parsed.error().what.find(std::string("write the unit; legal are ") + text + "Gi"), std::string::npos)
+        << parsed.error().what;
+  }
   for (const std::string text : {"0%", "101%", "%", "1.5%", "-1%", "50 %"}) {
     const auto parsed = parse_memory("memory", text);
     ASSERT_FALSE(parsed) << text;

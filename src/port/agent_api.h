@@ -126,6 +126,8 @@ struct AgentView {
   std::string arbiter_reason;
   std::string journal_error;  // empty: the last write succeeded
   std::string library_folder;
+  std::string state_folder;   // the journal's; of an agent of an earlier version empty, as the next one
+  std::string device_folder;  // where container runtimes find slices
   std::string cgroup_error;  // empty: slices can have a cgroup
   std::string library_error;
   std::uint32_t waiting = 0;  // requests that wait for a place

@@ -18,7 +18,7 @@ struct SliceDevice {
                                // which its processes are told: publish() makes it
   std::string gate = {};       // the folder around it that only root and `user` pass; empty: there is none
   std::uint32_t user = 0;      // who asked for it
-  std::string library_folder;  // libcarve-cuda.so, libcarve-nvml.so
+  std::string library_folder;  // libcarve-cuda.so, libcarve-nvml.so, carve-hook
   std::string driver_version;
   DriverFiles driver;
   std::vector<std::string> driver_mounts;  // what the driver needs besides: sockets of its daemons

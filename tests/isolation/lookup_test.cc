@@ -187,6 +187,38 @@ TEST_F(Lookup, NvmlShowsTheSliceAlone) {
                ? 0
                : 7;
   }), 0);
+  // nvidia-smi's own way to the list, by a table of functions without names (preload/nvml.cc says where it is from).
+  struct Named {
+    unsigned pid;
+    std::uint64_t used;
+    unsigned instances[2];
+    std::uint64_t reserved;
+    char name[4096];
+  };
+  EXPECT_EQ(in_child([&] {
+    void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    void* device = nullptr;
+    reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"))();
+    reinterpret_cast<int (*)(unsigned, void**)>(dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, &device);
+    auto* table_of = reinterpret_cast<int (*)(const std::uintptr_t**, const void*)>(
+        dlsym(library, "nvmlInternalGetExportTable"));
+    const unsigned char tools[16] = {0xC4, 0xFE, 0x3E, 0x6C, 0xC9, 0x8F, 0x6C, 0x4E,
+                                     0xA3, 0x27, 0xEE, 0x69, 0x6E, 0x12, 0xF7, 0xC4};
+    const unsigned char unknown[16] = {1};
+    const std::uintptr_t* table = nullptr;
+    const std::uintptr_t* again = nullptr;
+    if (table_of(&table, unknown) == 0) return 1;
+    if (table_of(&table, tools) != 0 || table[0] / sizeof table[0] <= 215) return 2;
+    if (table_of(&again, tools) != 0 || again != table) return 3;
+    static Named processes[500];
+    for (const int list : {213, 214, 215}) {
+      unsigned count = 500;
+      if (reinterpret_cast<int (*)(void*, unsigned*, Named*)>(table[list])(device, &count, processes) != 0) return 4;
+      if (count != (list == 213 ? 1U : 0U)) return 5;
+    }
+    if (processes[0].pid != static_cast<unsigned>(own) || processes[0].name[0] == '\0') return 6;
+    return processes[0].used >= 200 * kMiB ? 0 : 7;
+  }), 0);
   close(go[1]);
   waitpid(own, nullptr, 0);
   waitpid(neighbour, nullptr, 0);

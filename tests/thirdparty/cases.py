@@ -134,6 +134,24 @@ def on_terminal(command, env, seconds, enough):
     return text.decode(errors='replace')
 
 
+def nvidia_smi(context):
+    """NVIDIA's own tool, beside a neighbour on the card: one of no slice, where the tool runs in one."""
+    python, root = context.prepared
+    tool = os.path.join(root, 'usr/lib/nvidia/current/nvidia-smi')
+    neighbour = subprocess.Popen([f'{context.build}/bin/carve-sample-alloc', '--target', '1Gi', '--hold', '300'],
+                                 env=dict(os.environ, LD_LIBRARY_PATH=f'{context.build}/sim/lib'), stdout=subprocess.PIPE, text=True)
+    try:
+        neighbour.stdout.readline()
+        alone = ['--alone'] if context.within else []
+        out = context.program(python, os.path.join(PROGRAMS, 'nvidia_smi_modes.py'), '--tool', tool, '--neighbour',
+                              str(neighbour.pid), *alone, *context.expected())
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+    if 'workout complete' not in out:
+        raise Failed(out[-3000:])
+
+
 def nvtop(context):
     tool = os.path.join(context.prepared, 'usr/bin/nvtop')
     env = dict(os.environ, TERM='xterm', COLUMNS='160', LINES='50')
@@ -173,6 +191,13 @@ def cudart(context):
     explained = [x for x in out.splitlines() if 'imulated' in x]
     if len(explained) != 1:
         raise Failed(f'wanted one line that explains, got {len(explained)}:\n{out}')
+
+
+def nvrtc_is_quiet(context):
+    """NVRTC asks the driver for a table, too, and goes on without it: no line about programs that cannot run."""
+    out = context.program(context.prepared, os.path.join(PROGRAMS, 'nvrtc_compiles.py'))
+    if 'workout complete' not in out or 'imulated' in out or 'SIMULATED' in out:
+        raise Failed(out[-3000:])
 
 
 def exports(context):
@@ -255,9 +280,13 @@ CASES = {
     'nvidia_ml_py_with_context': Case(py13, workout('nvml_workout.py', '--hold', str(1 << 30)), computes=True),
     'nvitop': Case(py13, nvitop),
     'gpustat': Case(py13, gpustat),
+    'nvidia_smi_535': Case(lambda _: (sys.executable, fetch.debian_set('smi535')), nvidia_smi, computes=True),
+    'nvidia_smi_550': Case(lambda _: (sys.executable, fetch.debian_set('smi550')), nvidia_smi, computes=True),
+    'nvidia_smi_555': Case(lambda _: (sys.executable, fetch.debian_set('smi555')), nvidia_smi, computes=True),
     'nvtop': Case(debian('contrib'), nvtop),
     'hwloc': Case(debian('contrib'), hwloc),
     'cudart_refused': Case(py13, cudart),
+    'nvrtc_is_quiet': Case(py13, nvrtc_is_quiet),
     # Minutes of download and compiling: label soak.
     'numba_cuda': Case(lambda _: fetch.python_set('soak'), workout('numba_workout.py'), computes=True),
     'pycuda': Case(lambda b: (fetch.pycuda(b), py13(b)), pycuda, computes=True),

@@ -28,7 +28,11 @@ PYTHON_SETS = {
 DEBIAN_SETS = {
     'contrib': ['nvtop', 'libhwloc-contrib-plugins', 'hwloc-nox', 'libhwloc15'],
     'driver535': ['libcuda1', 'libnvidia-ml1'],
+    'smi535': ['nvidia-smi'],
+    'smi550': ['nvidia-smi'],
+    'smi555': ['nvidia-smi'],
 }
+DEBIAN_SUITES = {'smi550': 'trixie', 'smi555': 'experimental'}  # the others: bookworm
 KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
 
 
@@ -79,14 +83,14 @@ def hash_text(text):
     return value
 
 
-def _apt(folder):
+def _apt(folder, suite):
     """An apt configuration of our own with contrib and non-free; the machine's stays as it is."""
     if not shutil.which('apt-get') or not os.path.exists(KEYRING):
         raise Unavailable('no apt-get or Debian keyring here: contrib and non-free need Debian 12')
     for part in ('lists/partial', 'cache/archives/partial'):
         os.makedirs(os.path.join(folder, part), exist_ok=True)
     with open(os.path.join(folder, 'sources.list'), 'w') as f:
-        f.write(f'deb [signed-by={KEYRING}] http://deb.debian.org/debian bookworm '
+        f.write(f'deb [signed-by={KEYRING}] http://deb.debian.org/debian {suite} '
                 'main contrib non-free\n')
     path = os.path.join(folder, 'apt.conf')
     with open(path, 'w') as f:
@@ -101,8 +105,9 @@ def debian_set(name):
     folder = os.path.join(CACHE, 'debian', name)
 
     def make(target):
-        env = _apt(os.path.join(target, 'apt'))
-        _call('apt-get update (contrib, non-free)', ['apt-get', 'update', '-qq'], env=env)
+        suite = DEBIAN_SUITES.get(name, 'bookworm')
+        env = _apt(os.path.join(target, 'apt'), suite)
+        _call(f'apt-get update ({suite}: contrib, non-free)', ['apt-get', 'update', '-qq'], env=env)
         debs = os.path.join(target, 'debs')
         os.makedirs(debs)
         for package in DEBIAN_SETS[name]:

@@ -1,5 +1,8 @@
 #include "adapter/api/client.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "adapter/api/channel.h"
@@ -8,22 +11,45 @@
 namespace carve::api {
 namespace {
 constexpr std::chrono::milliseconds kAnswer{10'000};  // longer than any deadline inside the agent
+constexpr std::chrono::milliseconds kRefusal{1'000};  // for an answer that is there already
+constexpr std::chrono::milliseconds kAgain{50};
 }  // namespace
 
-Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseconds timeout) const {
-  auto fd = connect_to(path_);
+bool Client::may_come_back() const {
+  const std::string folder = path_.substr(0, path_.rfind('/'));
+  return ::access(path_.c_str(), F_OK) == 0 || ::access((folder + "/up.lock").c_str(), F_OK) == 0;
+}
+
+Result<Fd> Client::connect() const {
+  const auto until = std::chrono::steady_clock::now() + patience_;
+  for (;;) {
+    auto fd = connect_to(path_);
+    if (fd || fd.error().code != Code::kUnavailable || !may_come_back()) return fd;
+    if (std::chrono::steady_clock::now() >= until) return fd;
+    ::poll(nullptr, 0, static_cast<int>(kAgain.count()));
+  }
+}
+
+/// `again`: the question changes nothing, so another agent may be asked it when this one ends over it.
+Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseconds timeout, bool again) const {
+  auto fd = connect();
   if (!fd && fd.error().code == Code::kDeadlineExceeded) {
     return fail(Code::kUnavailable, "the agent does not accept: " + fd.error().what + " (stopped?)");
   }
   if (!fd)
     return fail(fd.error().code,
                 "the agent does not answer: " + fd.error().what + "; start it with `carve up`");
-  if (auto sent = send_frame(fd->get(), bytes); !sent) return fail_in("ask the agent", sent.error());
+  if (auto sent = send_frame(fd->get(), bytes); !sent) {
+    // An agent without a seat says so and hangs up before it has read anything.
+    if (auto refusal = receive_frame(fd->get(), kMaxReplyBytes, kRefusal)) return refusal;
+    return fail_in("ask the agent", sent.error());
+  }
   auto reply = receive_frame(fd->get(), kMaxReplyBytes, timeout);
   if (!reply && reply.error().code == Code::kDeadlineExceeded) {
     return fail(Code::kUnavailable, "the agent is there but did not answer within " +
                                         std::to_string(timeout.count() / 1000) + " s (stopped?)");
   }
+  if (!reply && again && reply.error().code == Code::kUnavailable) return ask(bytes, timeout, false);
   if (!reply) return fail_in("the agent's answer", reply.error());
   return reply;
 }
@@ -58,7 +84,7 @@ Result<void> Client::release(const Caller& /*caller*/, const std::string& slice,
 Result<AgentView> Client::view(const Caller& /*caller*/) {
   ApiRequest message;
   message.op = Op::kView;
-  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer));
+  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer, patience_.count() > 0));
   return decode_view_reply(reply);
 }
 

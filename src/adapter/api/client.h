@@ -1,16 +1,24 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 
+#include "base/fd.h"
 #include "port/agent_api.h"
 
 namespace carve::api {
+
+/// How long a person's command waits for an agent that is being started again: a supervisor does that within 5 s.
+inline constexpr std::chrono::milliseconds kAgentsRestart{6'000};
 
 /// The agent's API from another process. One connection per call: the kernel then tells the agent who asks
 /// now, not who asked first. `caller` is ignored.
 class Client final : public AgentApi {
  public:
-  explicit Client(std::string socket_path) : path_(std::move(socket_path)) {}
+  /// `patience`: how long to wait where nobody listens, but something says that an agent will again: its socket, or the
+  /// lock of `carve up` beside it. A request that may have reached an agent is sent once, one for the view again.
+  explicit Client(std::string socket_path, std::chrono::milliseconds patience = {})
+      : path_(std::move(socket_path)), patience_(patience) {}
   Result<Grant> allocate(const Caller& caller, const AllocateRequest& request,
                          const std::function<bool()>& gone) override;
   Result<void> join(const Caller& caller, const std::string& slice) override;
@@ -18,8 +26,12 @@ class Client final : public AgentApi {
   Result<AgentView> view(const Caller& caller) override;
 
  private:
-  Result<std::string> ask(const std::string& bytes, std::chrono::milliseconds timeout) const;
+  [[nodiscard]] Result<Fd> connect() const;
+  [[nodiscard]] bool may_come_back() const;
+  Result<std::string> ask(const std::string& bytes, std::chrono::milliseconds timeout,
+                                        bool again = false) const;
   std::string path_;
+  std::chrono::milliseconds patience_;
 };
 
 }  // namespace carve::api

@@ -84,6 +84,8 @@ TEST(ApiMessages, ViewsComeBackAsTheyWere) {
   AgentView view;
   view.version = "0.1.0";
   view.gpu_state = "ok";
+  view.state_folder = "/srv/carve";
+  view.device_folder = "/srv/cdi";
   CardView card;
   card.card.id = CardId("GPU-1");
   card.card.memory = Bytes::gib(141);
@@ -101,6 +103,7 @@ TEST(ApiMessages, ViewsComeBackAsTheyWere) {
   ASSERT_TRUE(back) << back.error().what;
   EXPECT_EQ(encode_reply(Result<AgentView>(*back)), bytes);
   EXPECT_EQ(back->slices[0].processes[0].memory, Bytes::max());
+  EXPECT_EQ(back->state_folder + back->device_folder, "/srv/carve/srv/cdi");
   EXPECT_NE(to_json(view).find("\"delivered_percent\": "), std::string::npos);
 }
 

@@ -16,6 +16,7 @@
 #include "adapter/api/client.h"
 #include "adapter/api/messages.h"
 #include "adapter/api/testing/temp_folder.h"
+#include "adapter/process/text_file.h"
 #include "base/clock.h"
 
 namespace carve::api {
@@ -125,6 +126,47 @@ TEST(ApiClientTest, AnAgentThatAcceptsNobodyIsNotWaitedForForEver) {
   ASSERT_FALSE(asked);
   EXPECT_EQ(asked.error().code, Code::kUnavailable);
   EXPECT_NE(asked.error().what.find("does not accept"), std::string::npos) << asked.error().what;
+}
+
+/// It is refused before it has said anything, and may find the connection closed when it does.
+TEST_F(ApiServerTest, AClientWithoutASeatIsToldSo) {
+  start({.connections = 1, .kept_for_root = 0});
+  const auto seat = connect_to(path_);
+  ASSERT_TRUE(has_seat(seat));
+  for (int i = 0; i < 300; ++i) {
+    const auto refused = Client(path_).view({});
+    ASSERT_FALSE(refused);
+    ASSERT_EQ(refused.error().code, Code::kResourceExhausted) << i << ": " << refused.error().what;
+    ASSERT_NE(refused.error().what.find("too many connections"), std::string::npos) << refused.error().what;
+  }
+}
+
+/// Between an agent that was killed and the next one its socket is there and nobody listens; after one that ended in
+/// order only the lock of its supervisor is.
+TEST_F(ApiServerTest, APatientClientWaitsForTheNextAgent) {
+  const auto restarted = [&](auto prepare) {
+    thread_ = std::jthread();
+    server_.reset();
+    prepare();
+    EXPECT_FALSE(Client(path_).view({})) << "one without patience";
+    std::jthread next([this] {
+      ::usleep(300'000);  // real time is the subject
+      start({});
+    });
+    const auto view = Client(path_, std::chrono::seconds(20)).view({});
+    EXPECT_TRUE(view) << view.error().what;
+    next.join();
+  };
+  restarted([&] { EXPECT_TRUE(listen_at(path_)); });  // closed at once: a stale socket
+  restarted([&] { EXPECT_TRUE(replace_file(folder_.path() + "/up.lock", "", 0600)); });
+  ::unlink((folder_.path() + "/up.lock").c_str());
+  thread_ = std::jthread();
+  server_.reset();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto none = Client(path_, std::chrono::seconds(20)).view({});
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().what.find("start it with `carve up`"), std::string::npos) << none.error().what;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "nothing says that one will come";
 }
 
 TEST_F(ApiServerTest, NoiseEndsOnlyItsOwnConnection) {

@@ -164,6 +164,8 @@ json::value value_of(const AgentView& v) {
                       {"arbiter_reason", v.arbiter_reason},
                       {"journal_error", v.journal_error},
                       {"library_folder", v.library_folder},
+                      {"state_folder", v.state_folder},
+                      {"device_folder", v.device_folder},
                       {"library_error", v.library_error},
                       {"cgroup_error", v.cgroup_error},
                       {"waiting", v.waiting},
@@ -185,6 +187,8 @@ Result<AgentView> view_from(const json::value& value) {
   v.arbiter_reason = f.text("arbiter_reason");
   v.journal_error = f.text("journal_error");
   v.library_folder = f.text("library_folder");
+  if (f.has("state_folder")) v.state_folder = f.text("state_folder");
+  if (f.has("device_folder")) v.device_folder = f.text("device_folder");
   v.library_error = f.text("library_error");
   v.cgroup_error = f.text("cgroup_error");
   v.waiting = static_cast<std::uint32_t>(f.number("waiting", 0, UINT32_MAX));

@@ -72,8 +72,7 @@ void add_installation(Mounts& mounts, const SliceDevice& device, const CdiOption
 // /proc/driver/nvidia stays as the host has it: model, bus id and firmware of every card of the node can be read there,
 // none can be opened. A container device cannot cover it: runtimes refuse every mount below /proc but a few files of
 // lxcfs ("cannot be mounted because it is inside /proc", tried with runc 1.1.5), and the list of masked paths is no
-// part of CDI. NVIDIA's tools cover it from a hook, a program on the host that the runtime executes inside the
-// container's namespaces as it is created; Carve puts no program on the host for so little.
+// part of CDI. NVIDIA's tools cover it from their hook; Carve's hook does not.
 //   source  opencontainers/runc libcontainer/rootfs_linux.go checkProcMount; nvidia-container-toolkit, its hooks
 json::array mounts_of(const SliceDevice& device, const CdiOptions& options,
                       const cdi::DriverInstallation& installed) {
@@ -96,6 +95,32 @@ json::array mounts_of(const SliceDevice& device, const CdiOptions& options,
     if (::access((options.host_root + path).c_str(), F_OK) == 0) mounts.add(path, path);
   }
   return mounts.take();
+}
+
+/// What the loader looks for: libcuda.so, libcuda.so.1; not libcuda.so.580.65.06.
+bool is_loader_name(const std::string& name) {
+  const auto at = name.find(".so");
+  if (at == std::string::npos) return false;
+  const std::string rest = name.substr(at + 3);
+  return rest.empty() || (rest.size() > 1 && rest.front() == '.' &&
+                          rest.find_first_not_of("0123456789", 1) == std::string::npos);
+}
+
+/// Programs that ask `ldconfig -p` for the driver (Triton, ctypes.util.find_library) find only what is in the loader's
+/// cache, and the image's was made before anything was mounted: a hook adds it, where this build has one.
+///   source  OCI runtime specification, "createContainer Hooks": executed in the namespaces of the container, by a path
+///           of the host
+json::array hooks_of(const SliceDevice& device, const CdiOptions& options, const json::array& mounts) {
+  const std::string program = device.library_folder + "/carve-hook";
+  if (device.library_folder.empty() || ::access((options.host_root + program).c_str(), X_OK) != 0) return {};
+  json::array arguments{"carve-hook", "loader-cache"};
+  const std::string folder = std::string(kLibraryFolders.front()) + "/";
+  for (const auto& mount : mounts) {
+    const auto& text = mount.at("containerPath").as_string();
+    const std::string inside(text.data(), text.size());
+    if (inside.rfind(folder, 0) == 0 && is_loader_name(inside.substr(folder.size()))) arguments.push_back(text);
+  }
+  return {json::object{{"hookName", "createContainer"}, {"path", program}, {"args", std::move(arguments)}}};
 }
 
 json::array environment_of(const SliceDevice& device, const CdiOptions& options) {
@@ -139,9 +164,12 @@ std::string CdiFiles::spec_of(const SliceDevice& device, const CdiOptions& optio
   for (const char* path : kCommonNodes) {
     if (::access((options.host_root + path).c_str(), F_OK) == 0) nodes.push_back(json::object{{"path", path}});
   }
+  auto mounts = mounts_of(device, options, installed);
+  auto hooks = hooks_of(device, options, mounts);
   json::object edits{{"env", environment_of(device, options)},
                      {"deviceNodes", std::move(nodes)},
-                     {"mounts", mounts_of(device, options, installed)}};
+                     {"mounts", std::move(mounts)}};
+  if (!hooks.empty()) edits["hooks"] = std::move(hooks);
   const json::object spec{
       {"cdiVersion", version_for(device.id)},
       {"kind", kCdiKind},

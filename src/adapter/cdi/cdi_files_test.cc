@@ -52,6 +52,29 @@ TEST(CdiFiles, AppearsWholeAndGoesAway) {
   EXPECT_TRUE(files.list()->empty());
 }
 
+TEST(CdiFiles, AHookTellsTheLoaderOfWhatIsMounted) {
+  char name[] = "/tmp/carve-cdi-XXXXXX";
+  const std::string root = ::mkdtemp(name);
+  auto device = example();
+  const auto spec_now = [&] {
+    return nlohmann::json::parse(CdiFiles::spec_of(device, CdiOptions{"", root, {}}, {}));
+  };
+  EXPECT_FALSE(spec_now()["devices"][0]["containerEdits"].contains("hooks")) << "a build without the program";
+  const std::string program = device.library_folder + "/carve-hook";
+  ASSERT_TRUE(make_folders(root + device.library_folder, 0755));
+  ASSERT_TRUE(replace_file(root + program, "", 0755));
+  const auto spec = spec_now();
+  const auto& hook = spec["devices"][0]["containerEdits"]["hooks"][0];
+  EXPECT_EQ(hook["hookName"], "createContainer");
+  EXPECT_EQ(hook["path"], program) << "the host's path";
+  const std::string usual = "/usr/lib/x86_64-linux-gnu/";
+  EXPECT_EQ(hook["args"], nlohmann::json({"carve-hook", "loader-cache", usual + "libcuda.so", usual + "libcuda.so.1",
+                                          usual + "libnvidia-ml.so", usual + "libnvidia-ml.so.1"}));
+  device.whole = true;
+  EXPECT_EQ(spec_now()["devices"][0]["containerEdits"]["hooks"][0]["args"], hook["args"]) << "a whole card's likewise";
+  EXPECT_EQ(spec["cdiVersion"], "0.3.0");
+}
+
 ino_t inode_of(const std::string& path) {
   struct stat info = {};
   EXPECT_EQ(::stat(path.c_str(), &info), 0);

@@ -81,6 +81,13 @@ Result<Fd> lock_journal(const std::string& folder) {
   return lock_folder(folder_fd.get(), folder);
 }
 
+std::string journal_remedy(const std::string& folder) {
+  return fmt::format(
+      "; nothing was changed. What helps: `mv {0}/journal {0}/journal.damaged`, then start again. Slices that still "
+      "run are ended then, and container devices are gone (drain a node of Kubernetes first)",
+      folder);
+}
+
 Result<JournalFile> JournalFile::open(const std::string& folder, IoHook hook) {
   JournalFile journal;
   journal.folder_ = folder;
@@ -109,7 +116,12 @@ Result<void> JournalFile::load() {
   auto text = read_all(file_.get());
   if (!text) return fail_in(fmt::format("{}/{}", folder_, kFile), text.error());
   auto replay = codec::replay_journal(*text);
-  if (!replay) return fail_in(fmt::format("{}/{}", folder_, kFile), replay.error());
+  if (!replay) {
+    Error error = replay.error();
+    if (error.code == Code::kUnimplemented) error.what += "; start the version of Carve that wrote it, or";
+    error.what += journal_remedy(folder_);
+    return fail_in(fmt::format("{}/{}", folder_, kFile), std::move(error));
+  }
   state_ = std::move(replay->state);
   next_number_ = replay->next_number;
   size_ = replay->good_bytes;

@@ -29,6 +29,9 @@ using IoHook = std::function<IoVerdict(IoStep step, std::size_t bytes)>;
 ///           such folder, so no agent ever kept a journal there; else the system's reason
 [[nodiscard]] Result<Fd> lock_journal(const std::string& folder);
 
+/// What a person does about a journal in this folder that cannot be used, and what it costs: for the end of an error.
+[[nodiscard]] std::string journal_remedy(const std::string& folder);
+
 /// The journal of one node: <folder>/journal, written by one process at a time (<folder>/lock, held by flock
 /// and named with its holder's pid). What append() acknowledged survives kill -9 and power loss; what it
 /// refused did not happen. Not thread-safe: it has one writer. It decides nothing and knows no ledger.
@@ -37,8 +40,8 @@ class JournalFile {
   /// Locks the folder (which must exist), replays the journal, cuts off a torn last line; makes an empty
   /// journal where there is none. A leftover of an interrupted compaction is removed.
   ///   errors  kFailedPrecondition: another process holds it (with its pid); kDataLoss, kUnimplemented: as
-  ///           replay_journal(), nothing on disk is changed then; kPermissionDenied, kResourceExhausted, …:
-  ///           the system's reason
+  ///           replay_journal(), with what helps; nothing on disk is changed then; kPermissionDenied,
+  ///           kResourceExhausted, …: the system's reason
   static Result<JournalFile> open(const std::string& folder, IoHook hook = {});
 
   JournalFile(JournalFile&&) noexcept = default;

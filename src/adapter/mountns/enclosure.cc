@@ -12,6 +12,7 @@
 #include "adapter/mountns/library_store.h"
 #include "adapter/mountns/mounts.h"
 #include "adapter/process/text_file.h"
+#include "codec/loader_cache.h"
 
 namespace carve::mountns {
 namespace {
@@ -128,6 +129,34 @@ Result<void> mount_bare_driver(const EnclosurePlan& plan) {
   return overlay(home, folders.front(), plan.user_namespace);
 }
 
+/// The loader's cache as it would be had it been made here: programs that look for the driver by `ldconfig -p` find
+/// only what it names. Where the host's own driver stands in it already it stays as it is.
+///   memory  a folder in memory, in which the new file is made
+Result<void> mount_loader_cache(const std::string& memory) {
+  const std::string usual = "/etc/ld.so.cache";
+  const auto folders = library_folders();
+  CARVE_TRY(const auto cache, read_text(usual, 16U << 20U));
+  CARVE_TRY(const auto listed, codec::loader_entries(cache));
+  std::vector<codec::LoaderEntry> missing;
+  for (const char* base : kNames) {
+    for (const char* end : {"", ".1"}) {
+      const std::string name = std::string(base) + end;
+      const std::string path = folders.empty() ? std::string() : folders.front() + "/" + name;
+      const auto found = std::find_if(listed.begin(), listed.end(), [&](const auto& one) { return one.name == name; });
+      const bool there = found != listed.end() && real_path(found->path) == real_path(path);
+      if (exists(path) && !there) missing.push_back({name, path});
+    }
+  }
+  if (missing.empty()) return {};
+  CARVE_TRY(const auto bytes, codec::with_libraries(cache, missing));
+  const std::string file = memory + "/ld.so.cache";
+  CARVE_TRY_VOID(replace_file(file, bytes, 0644));
+  CARVE_TRY(const auto held, hold(file));
+  CARVE_TRY_VOID(bind_over(held, usual));
+  ::unlink(file.c_str());
+  return make_read_only(usual);
+}
+
 Result<void> mount_slice(const EnclosurePlan& plan) {
   const std::string slices = abi::kSlicesFolder;
   const std::string inside = folder_of(slices);
@@ -145,6 +174,8 @@ Result<void> mount_slice(const EnclosurePlan& plan) {
     CARVE_TRY_VOID(make_folders(target, 0755));
     CARVE_TRY_VOID(bind_over(own, target));
   }
+  // A program that loads the driver by its name finds it in the folders without a cache: no reason to refuse the run.
+  static_cast<void>(mount_loader_cache(inside));
   return make_read_only(inside);
 }
 

@@ -11,12 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 
 #include "adapter/mountns/library_store.h"
 #include "adapter/mountns/mounts.h"
 #include "adapter/process/text_file.h"
+#include "codec/loader_cache.h"
 
 // Everything happens in children with mount namespaces of their own: the host is left alone, but for the two
 // empty mount points.
@@ -89,7 +91,18 @@ class EnclosureTest : public testing::Test {
     if (::access((root_ + "/run/agent.sock").c_str(), F_OK) == 0) return 18;
     if (!reads(root_ + "/driver/libcuda.so.1", "carve cuda")) return 19;
     if (::open("/run/carve/x", O_CREAT | O_WRONLY, 0600) >= 0) return 20;
-    return 0;
+    return finds_by_the_loaders_cache("libcuda.so.1") && finds_by_the_loaders_cache("libnvidia-ml.so") ? 0 : 21;
+  }
+  /// As `ldconfig -p` shows it, with all that the host's cache names besides.
+  static bool finds_by_the_loaders_cache(const std::string& name) {
+    const auto bytes = read_text("/etc/ld.so.cache", 16U << 20U);
+    const auto entries = bytes ? codec::loader_entries(*bytes) : Result<std::vector<codec::LoaderEntry>>();
+    const auto has = [&](const codec::LoaderEntry& wanted) {
+      return std::find(entries->begin(), entries->end(), wanted) != entries->end();
+    };
+    const bool found = entries && has({name, "/usr/lib/x86_64-linux-gnu/" + name});
+    return found &&
+           std::any_of(entries->begin(), entries->end(), [](const auto& one) { return one.name == "libc.so.6"; });
   }
   std::string root_;
   EnclosurePlan plan_;
@@ -148,7 +161,8 @@ TEST_F(EnclosureTest, AWholeCardGetsTheDriversOwnFiles) {
               plan_.whole = true;
               plan_.slice_folder.clear();
               if (!enter(plan_)) return 1;
-              return reads("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "driver cuda") ? 0 : 2;
+              if (!reads("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "driver cuda")) return 2;
+              return finds_by_the_loaders_cache("libcuda.so.1") ? 0 : 3;
             }),
             0);
 }

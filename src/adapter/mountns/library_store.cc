@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::array<std::pair<const char*, const char*>, 2> kObjects = {
     {{"libcarve-cuda.so", "libcuda.so"}, {"libcarve-nvml.so", "libnvidia-ml.so"}}};
+constexpr char kHook[] = "carve-hook";
 
 std::uint64_t fnv(std::string_view bytes, std::uint64_t hash) {
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
@@ -38,6 +39,8 @@ Result<std::string> LibraryStore::install(const std::string& source, const std::
     if (!bytes) return fail_in("libcarve", bytes.error());
     hash = fnv(*bytes, hash);
   }
+  const auto hook = read_text(source + "/" + kHook, 256U << 20U);
+  if (hook) hash = fnv(*hook, hash);
   char id[17];
   std::snprintf(id, sizeof(id), "%016llx", static_cast<unsigned long long>(hash));
   const std::string folder = lib_root + "/" + id;
@@ -47,6 +50,8 @@ Result<std::string> LibraryStore::install(const std::string& source, const std::
     if (::access(to.c_str(), R_OK) == 0) continue;
     CARVE_TRY_VOID(copy_file(source + "/" + object, to, 0755));
   }
+  const std::string to = folder + "/" + kHook;
+  if (hook && ::access(to.c_str(), X_OK) != 0) CARVE_TRY_VOID(copy_file(source + "/" + kHook, to, 0755));
   CARVE_TRY_VOID(check_executable(folder));
   return folder;
 }

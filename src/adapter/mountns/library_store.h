@@ -6,12 +6,12 @@
 
 namespace carve::mountns {
 
-/// Where libcarve's two objects lie for slices: a folder per build below the state folder, so that running
-/// processes keep the files they have mapped when a new build is installed.
+/// Where libcarve's two objects and the containers' hook lie for slices: a folder per build below the state folder, so
+/// that running processes keep the files they have mapped when a new build is installed.
 class LibraryStore {
  public:
-  /// Copies libcarve-cuda.so and libcarve-nvml.so from `source` into `<lib_root>/<build id>/` unless they are
-  /// there, the build id being made from their contents. Returns that folder.
+  /// Copies libcarve-cuda.so, libcarve-nvml.so and, where there is one, carve-hook from `source` into
+  /// `<lib_root>/<build id>/` unless they are there, the build id being made from their contents. Returns that folder.
   ///   errors  kNotFound names the file that is missing; kPermissionDenied: noexec or read-only
   [[nodiscard]] static Result<std::string> install(const std::string& source, const std::string& lib_root);
 

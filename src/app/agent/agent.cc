@@ -97,7 +97,9 @@ Result<void> Agent::join(const Caller& caller, const std::string& slice) {
     return refused();
   }
   const std::lock_guard lock(state_);
-  slices_.at(slice).joined = true;
+  LiveSlice& joined = slices_.at(slice);
+  joined.joined = true;
+  joined.asker_gone = {};  // its cgroup tells from here on
   return {};
 }
 
@@ -160,13 +162,20 @@ void Agent::reap() {
     if (again && *again) continue;
     if (!again && again.error().code != Code::kNotFound) continue;  // not known: not empty, asked again soon
     bool ended = false;
+    std::function<bool()> asker_gone;
     {
       const std::lock_guard lock(state_);
       const auto found = slices_.find(id);
       if (found == slices_.end()) continue;
+      asker_gone = found->second.asker_gone;
       const auto allowed = found->second.restored ? config_.rejoin_time : config_.start_time;
       const bool late = world_.clock.now() - found->second.made > allowed;
       ended = found->second.joined || late || (!again && again.error().code == Code::kNotFound);
+    }
+    // Who was given it and ended before he joined has left nobody behind who could.
+    if (!ended && asker_gone && asker_gone()) {
+      finish(id, "the one who asked for it is gone");
+      continue;
     }
     if (ended) finish(id, "its cgroup is empty");
   }

@@ -20,6 +20,7 @@ struct AgentConfig {
   std::string whole_folder;   // where whole cards have their marks: <id>, empty
   std::string masking_socket;
   std::string library_folder;
+  std::string state_folder, device_folder;  // for whoever looks for what is wrong: AgentView
   std::string library_error;  // not empty: no fractions can be given, and why
   std::vector<std::string> driver_mounts;
   std::vector<AccessRule> access;

@@ -105,6 +105,54 @@ TEST(Agent, ASliceThatNobodyJoinsEnds) {
   EXPECT_TRUE(ids_in(*agent).empty());
 }
 
+/// `carve run` was killed between the grant and its join.
+TEST(Agent, ASliceWhoseAskerIsGoneEndsAtOnce) {
+  Machine machine;
+  auto agent = machine.start();
+  bool killed = false;
+  Caller asker = root(77);
+  asker.gone = [&] { return killed; };
+  const auto abandoned = agent->allocate(asker, ask(4, 30), {})->slice;
+  const auto running = agent->allocate(asker, ask(4, 30), {})->slice;
+  AllocateRequest device = ask(4, 30);
+  device.keep = true;
+  const auto kept = agent->allocate(asker, device, {})->slice;
+  ASSERT_TRUE(agent->join(asker, running));
+  agent->reap();
+  EXPECT_EQ(ids_in(*agent), (std::set<std::string>{abandoned, running, kept})) << "it may still join";
+  killed = true;  // its children live on in the slice that it joined
+  agent->reap();
+  EXPECT_EQ(ids_in(*agent), (std::set<std::string>{running, kept}));
+  EXPECT_EQ(machine.cgroups.groups.count(abandoned), 0U);
+  EXPECT_EQ(machine.journal.state().records.size(), 2U);
+}
+
+/// A command line may have a password in it.
+TEST(Agent, OthersSeeTheProgramsNameAndNotItsCommandLine) {
+  Machine machine;
+  AccessRule all;
+  all.uid = 1000;
+  auto agent = machine.start({all});
+  AllocateRequest request = ask(4, 30);
+  request.name = "/opt/bin/train --token secret";
+  const Caller user = {77, 1000, {1000}};
+  ASSERT_TRUE(agent->allocate(user, request, {}));
+  AllocateRequest device = ask(4, 30);
+  device.keep = true;
+  device.name = "device";
+  ASSERT_TRUE(agent->allocate(root(), device, {}));
+  const auto names = [&](const Caller& who) {
+    std::set<std::string> seen;
+    const auto view = agent->view(who);
+    for (const auto& slice : view->slices) seen.insert(slice.name);
+    return seen;
+  };
+  const std::set<std::string> whole = {"/opt/bin/train --token secret", "device"};
+  EXPECT_EQ(names(user), whole);
+  EXPECT_EQ(names(root()), whole);
+  EXPECT_EQ(names({78, 1001, {1000}}), (std::set<std::string>{"train", "device"}));
+}
+
 TEST(Agent, OneThatEndsBeforeAProcessJoinedLeavesItTheTimeToJoin) {
   Machine machine;
   auto agent = machine.start();

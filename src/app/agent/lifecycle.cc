@@ -125,6 +125,7 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
     // engine's mount alone. On a node of Kubernetes nobody but root passes the folder of all slices: no gate is needed.
     slice.gated = config_.gives_cards && request.keep && !request.request.whole;
     slice.uid = caller.uid;
+    if (!request.keep) slice.asker_gone = caller.gone;
     slice.name = plain_name(request.name);
     slice.made = world_.clock.now();
     CARVE_TRY(const auto placed, place(ledger_, inventory_.links, request.request, *policy));

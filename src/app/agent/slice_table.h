@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct LiveSlice {
   std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
 
   bool joined = false;  // a process was in its cgroup
+  std::function<bool()> asker_gone;  // Caller::gone of whom it was granted to, until he joined; empty: not known
   Clock::Time made{};
   bool restored = false;  // by an agent before this one
   std::string remark;  // what the watchdog did, shown as its state

@@ -14,6 +14,13 @@ ProcessView process_view(std::int32_t pid) {
   return view;
 }
 
+/// Of a command line the program's name, which every user of the machine can see anyway:
+/// "/opt/x/python job.py --token s" → "python".
+std::string program_in(const std::string& command_line) {
+  const std::string word = command_line.substr(0, command_line.find(' '));
+  return word.substr(word.rfind('/') + 1);
+}
+
 void name_processes(const Processes& processes, std::vector<ProcessView>* views) {
   for (auto& view : *views) view.command = plain_name(processes.command(view.pid));
 }
@@ -78,8 +85,12 @@ SliceView slice_view(const LiveSlice& slice, const std::vector<Sighting>& sighti
 
 }  // namespace
 
-Result<AgentView> Agent::view(const Caller& /*caller*/) {
+Result<AgentView> Agent::view(const Caller& caller) {
   AgentView view = view_of_last_round();
+  for (auto& slice : view.slices) {
+    const bool own = caller.uid == 0 || caller.uid == slice.uid;
+    if (!own && slice.kind == "run") slice.name = program_in(slice.name);
+  }
   for (auto& card : view.cards) name_processes(world_.processes, &card.foreign);
   for (auto& slice : view.slices) name_processes(world_.processes, &slice.processes);
   return view;
@@ -99,6 +110,8 @@ AgentView Agent::view_of_last_round() const {
   view.arbiter_reason = arbiter_error_;
   view.journal_error = journal_error_;
   view.library_folder = config_.library_folder;
+  view.state_folder = config_.state_folder;
+  view.device_folder = config_.device_folder;
   view.library_error = library_error();
   view.waiting = waiting_;
   for (const auto& state : ledger_.cards()) {

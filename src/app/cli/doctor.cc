@@ -121,6 +121,29 @@ void look_at_view(const AgentView& view, Findings& out) {
   }
 }
 
+void look_at_cgroups(const HostFacts& host, Findings& out) {
+  if (host.cgroup_error.empty()) return;
+  if (host.cgroup_mount.empty()) {
+    out.push_back({Severity::kError, "no cgroup2: `carve run` cannot work", host.cgroup_error,
+                   "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none "
+                   "/sys/fs/cgroup/unified",
+                   "no-cgroup2"});
+  } else if (host.cgroup_read_only) {
+    out.push_back({Severity::kError, "cgroup2 is mounted read-only: `carve run` cannot work",
+                   host.cgroup_error,
+                   "mount -o remount,rw " + host.cgroup_mount +
+                       "; in a container: start it with a writable one (--privileged, "
+                       "--cgroupns=host)",
+                   "cgroup2-read-only"});
+  } else {
+    out.push_back({Severity::kError, "cgroup2 cannot be used: `carve run` cannot work",
+                   host.cgroup_error,
+                   "make the folder possible, or choose another one below " + host.cgroup_mount +
+                       ": --cgroup-root",
+                   "cgroup2-unusable"});
+  }
+}
+
 void look_at_host(const HostFacts& host, bool running, Findings& out) {
   if (running && host.runtime_exists && !host.runtime_on_tmpfs) {
     out.push_back({Severity::kNote, host.runtime_folder + " is not on a tmpfs",
@@ -142,11 +165,14 @@ void look_at_host(const HostFacts& host, bool running, Findings& out) {
          to_human(*host.state_free) + " are free, the journal wants " + to_human(kLowDisk),
          "make room; no new slice is given when the journal cannot be written", "disk-full"});
   }
-  if (!host.cgroup_error.empty()) {
-    out.push_back({Severity::kError, "no cgroup2: `carve run` cannot work", host.cgroup_error,
-                   "mount it: mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none "
-                   "/sys/fs/cgroup/unified",
-                   "no-cgroup2"});
+  look_at_cgroups(host, out);
+  if (!host.journal_error.empty()) {
+    out.push_back({Severity::kError, "the journal cannot be read: no agent starts with it",
+                   host.journal_error,
+                   fmt::format("mv {0}/journal.d/journal {0}/journal.d/journal.damaged, then start `carve up`: it "
+                               "ends the slices that still run, since nothing says whose they are",
+                               host.state_folder),
+                   "journal-damaged"});
   }
   if (!host.user_namespaces_error.empty()) {
     out.push_back({Severity::kNote, "ordinary users cannot use `carve run`",

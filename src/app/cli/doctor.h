@@ -29,6 +29,9 @@ struct HostFacts {
   std::string state_error;  // cannot be written
   std::optional<Bytes> state_free;
   std::string cgroup_error;
+  std::string cgroup_mount;       // where cgroup2 is mounted; empty: nowhere
+  bool cgroup_read_only = false;  // that mount
+  std::string journal_error;      // no agent answers, and none could read its journal
   std::string user_namespaces_error;
   bool overlay_known = true;               // the kernel has overlayfs
   std::vector<std::string> missing_nodes;  // device nodes of cards that the driver lists

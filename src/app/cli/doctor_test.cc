@@ -109,7 +109,19 @@ TEST(Doctor, EveryFaultHasACauseAndAFix) {
       {"mounted noexec", [](HostFacts& h, auto&) { h.libraries_noexec = true; }},
       {"state folder cannot be written", [](HostFacts& h, auto&) { h.state_error = "read-only"; }},
       {"is full", [](HostFacts& h, auto&) { h.state_free = Bytes::mib(1); }},
-      {"no cgroup2", [](HostFacts& h, auto&) { h.cgroup_error = "no mount"; }},
+      {"mount it: ", [](HostFacts& h, auto&) { h.cgroup_error = "no mount"; }},
+      {"mount -o remount,rw /sys/fs/cgroup",
+       [](HostFacts& h, auto&) {
+         h.cgroup_error = "read-only";
+         h.cgroup_mount = "/sys/fs/cgroup";
+         h.cgroup_read_only = true;
+       }},
+      {"another one below /sys/fs/cgroup",
+       [](HostFacts& h, auto&) {
+         h.cgroup_error = "a file is there";
+         h.cgroup_mount = "/sys/fs/cgroup";
+       }},
+      {"journal.damaged, then start", [](HostFacts& h, auto&) { h.journal_error = "line 3: damaged"; }},
       {"device node /dev/nvidia0", [](HostFacts& h, auto&) { h.missing_nodes = {"/dev/nvidia0"}; }},
   };
   for (const auto& row : rows) {

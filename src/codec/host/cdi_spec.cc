@@ -13,12 +13,12 @@ std::string text_of(const YAML::Node& node) {
 
 void add_paths(const YAML::Node& edits, CdiSpec* spec) {
   if (!edits || !edits.IsMap()) return;
-  for (const char* list : {"mounts", "deviceNodes"}) {
+  for (const char* list : {"mounts", "deviceNodes", "hooks"}) {
     const auto items = edits[list];
     if (!items || !items.IsSequence()) continue;
     for (const auto& item : items) {
       if (!item.IsMap()) continue;
-      // A device node's path inside is also its path on the host, unless that one is said.
+      // A device node's path inside is also its path on the host, unless that one is said. A hook's is the host's.
       auto path = text_of(item["hostPath"]);
       if (path.empty()) path = text_of(item["path"]);
       if (!path.empty()) spec->host_paths.push_back(std::move(path));

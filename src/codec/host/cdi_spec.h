@@ -14,7 +14,7 @@ struct CdiSpec {
   std::string kind;                  // vendor/class
   std::vector<std::string> devices;  // their names
   std::vector<std::string>
-      host_paths;  // of mounts and device nodes, all devices and the common edits
+      host_paths;  // of mounts, device nodes and hooks, all devices and the common edits
 };
 
 /// JSON or YAML.

@@ -29,6 +29,14 @@ TEST(CdiSpec, JsonAndYamlReadAlike) {
   }
 }
 
+TEST(CdiSpec, AHookIsAFileOfTheHostToo) {
+  const auto spec = parse_cdi_spec(
+      R"({"cdiVersion":"0.3.0","kind":"v/c","devices":[{"name":"d","containerEdits":{"hooks":[
+          {"hookName":"createContainer","path":"/lib/hook","args":["hook"]}]}}]})");
+  ASSERT_TRUE(spec) << spec.error().what;
+  EXPECT_THAT(spec->host_paths, ElementsAre("/lib/hook"));
+}
+
 TEST(CdiSpec, NonsenseIsAnError) {
   for (const char* text : {"", "[]", "{", "kind: a/b", "devices: []",
                            "{\"kind\": [1], \"devices\": {}}", "a: [", "\t- x"}) {
@@ -103,15 +111,17 @@ TEST(Injection, WhatIsForAllDevicesComesFirst) {
   ASSERT_TRUE(injection) << injection.error().what;
   EXPECT_THAT(*docker_arguments(*injection),
               ElementsAre("--env=A=1", "--env=B=2", "--mount=type=bind,source=/a,target=/b"));
-  EXPECT_FALSE(parse_injection(R"({"containerEdits":{"hooks":[]},"devices":[{"containerEdits":{}}]})"));
+  EXPECT_FALSE(parse_injection(R"({"containerEdits":{"intelRdt":{}},"devices":[{"containerEdits":{}}]})"));
   EXPECT_FALSE(parse_injection(R"({"devices":[{"containerEdits":3}]})"));
   EXPECT_FALSE(docker_arguments({{}, {}, {{"/a", "/c\n", true}}}));
   EXPECT_FALSE(docker_arguments({{}, {"/dev/a,b"}, {}}));
 }
 
 TEST(Injection, WhatNoOtherFormCanSayIsRefused) {
-  const char* hook = R"({"devices":[{"name":"d","containerEdits":{"hooks":[]}}]})";
-  EXPECT_FALSE(parse_injection(hook));
+  const char* group = R"({"devices":[{"name":"d","containerEdits":{"additionalGids":[1]}}]})";
+  EXPECT_FALSE(parse_injection(group));
+  const char* hook = R"({"devices":[{"name":"d","containerEdits":{"env":["A=1"],"hooks":[{"path":"/h"}]}}]})";
+  EXPECT_THAT(*docker_arguments(*parse_injection(hook)), ElementsAre("--env=A=1")) << "without it a container starts";
   for (const char* text : {"", "{}", "[]", R"({"devices":[]})", R"({"devices":[{}]})"})
     EXPECT_FALSE(parse_injection(text)) << text;
   EXPECT_FALSE(docker_arguments({{}, {}, {{"/a,b", "/c", true}}}));

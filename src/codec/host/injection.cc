@@ -24,7 +24,8 @@ Result<void> add_edits(const json::value& edits, Injection* injection) {
   const auto* object = edits.if_object();
   if (object == nullptr)
     return fail(Code::kInvalidArgument, "container device: containerEdits is no object");
-  CARVE_TRY_VOID(known_only(*object, {"env", "deviceNodes", "mounts"}));
+  // The hook only adds to the loader's cache: without it the driver is found in the usual folders.
+  CARVE_TRY_VOID(known_only(*object, {"env", "deviceNodes", "mounts", "hooks"}));
   for (const auto& one : json_read::list(edits, "env"))
     injection->environment.push_back(json_read::text_of(&one));
   for (const auto& node : json_read::list(edits, "deviceNodes"))

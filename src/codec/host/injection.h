@@ -24,7 +24,8 @@ struct Injection {
 };
 
 /// The first device's of a CDI file that carve wrote.
-///   errors  kInvalidArgument: no such JSON; a hook, or anything else that no other form can say
+/// Hooks are left out: no other form can say them, and a container starts without (docs/containers.md).
+///   errors  kInvalidArgument: no such JSON; anything else that no other form can say
 [[nodiscard]] Result<Injection> parse_injection(std::string_view cdi_spec);
 
 /// For `docker run` and `podman run` without container devices: one argument a line, in their

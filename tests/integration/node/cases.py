@@ -140,6 +140,17 @@ class Cases:
         inside = dict(entry.split("=", 1) for entry in out.split("\0") if "=" in entry)
         assert inside == before, set(inside.items()) ^ set(before.items())
 
+    def test_programs_find_the_driver_by_the_loaders_cache(self):
+        self.m.up()
+        before = open("/etc/ld.so.cache", "rb").read()
+        look = os.path.join(os.path.dirname(os.path.abspath(__file__)), "look_up.py")
+        for ask in (["--memory", "1Gi"], ["--whole"]):
+            code, out, err = self.m.carve("run", *ask, "--", sys.executable, look)
+            assert code == 0, (ask, out, err)
+            assert out.splitlines() == ["triton /usr/lib/x86_64-linux-gnu", "ctypes libcuda.so.1",
+                                        "ctypes libnvidia-ml.so.1", "loaded 0", "others libc.so.6"], (ask, out)
+        assert open("/etc/ld.so.cache", "rb").read() == before, "the machine's own is as it was"
+
     def test_whole_cards_get_no_library(self):
         self.m.up()
         code, out, err = self.m.carve("run", "--whole", "--", "sh", "-c",
@@ -202,6 +213,30 @@ class Cases:
         code, _, err = self.m.carve("slice", "delete", slice_id)
         assert code == 0 and os.listdir("/run/carve/slices") == [], err
 
+    def test_a_run_killed_before_it_joined_leaves_nothing(self):
+        """Its slice was granted and it was killed before it said that it is in: what it was given is free at once."""
+        self.m.up()
+        asked = json.dumps({"v": 1, "op": "allocate", "allocate": {
+            "count": 1, "compute": 30, "whole": False, "model": "", "cards": [], "exclusive": False, "share": "burst",
+            "priority": "standard", "policy": "binpack", "keep": False, "name": "x", "memory_bytes": GIB}}).encode()
+        told, far = os.pipe()
+        child = os.fork()
+        if child == 0:
+            client = socket.socket(socket.AF_UNIX)
+            client.connect("/run/carve/agent.sock")
+            client.sendall(struct.pack("<I", len(asked)) + asked)
+            (length,) = struct.unpack("<I", client.recv(4, socket.MSG_WAITALL))
+            os.write(far, client.recv(length, socket.MSG_WAITALL))
+            time.sleep(1000)
+        grant = json.loads(os.read(told, 1 << 16))
+        assert grant["ok"], grant
+        assert [s["state"] for s in self.m.slices().values()] == ["starting"]
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        begin = time.monotonic()
+        until("the slice is freed", 3, lambda: not self.m.slices())
+        print(f"free {(time.monotonic() - begin) * 1000:.0f} ms after the kill")
+
     def test_two_cards_are_two_cards(self):
         self.m.up()
         child = self.m.start("run", "--cards", "2", "--memory", "1Gi", "--cores", "10", "--", "sleep", "1000")
@@ -255,6 +290,35 @@ class Cases:
             assert (code, out) == (0, "65534\n1\n"), (code, out, err)
         finally:
             self.m.bin = real
+
+    def test_others_do_not_read_a_command_line(self):
+        with open(self.m.folder + "/carve.conf", "w", encoding="utf-8") as file:
+            file.write("allow = user:nobody\nallow = user:daemon\n")
+        self.m.up("--config", self.m.folder + "/carve.conf")
+        sh(f"cp {self.m.program('carve')} {self.m.folder}/carve")  # the build may lie where only root can go
+        child = self.m.start("run", "--memory", "1Gi", "--", "/bin/sh", "-c", "sleep 1000 # --token secret")
+        until("running", 5, lambda: [s for s in self.m.slices().values() if s["state"] == "running"])
+        for form in (["slice", "list"], ["slice", "list", "-o", "json"], ["inspect"], ["inspect", "-o", "json"],
+                     ["top", "--once"], ["top", "--once", "-o", "json"]):
+            assert "secret" in self.m.carve(*form)[1] or form[-1] == "--once", form
+            done = subprocess.run([self.m.folder + "/carve", *form], user=1, group=1, extra_groups=[], cwd="/",
+                                  capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0 and "secret" not in done.stdout and "sh" in done.stdout, (form, done)
+        child.kill()
+
+    def test_output_that_does_not_arrive_is_an_error(self):
+        self.m.up()
+        for words in ("inspect", "inspect -o json", "top --once", "top --once -o json", "slice list",
+                      "slice list -o json", "doctor", "version", "completion bash", "run --help", "--help",
+                      "slice create --memory 1Gi", "slice create --memory 1Gi -o id", "slice create --memory 1Gi -o docker",
+                      "slice create --memory 1Gi -o json"):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                flags = self.m.host if words == "doctor" else []
+                done = subprocess.run([self.m.bin + "/carve", *words.split(), *flags], stdout=full,
+                                      stderr=subprocess.PIPE, text=True, timeout=60)
+            assert done.returncode == 1 and "standard output: " in done.stderr, (words, done)
+        assert not self.m.slices(), "what nobody learned of is given back"
+        assert self.m.carve("run", "--memory", "1Gi", "--", "sh", "-c", "exit 7")[0] == 7
 
     def standing(self):
         """All that an order could change: what is promised and waiting, and what stands on the disk and in the kernel."""
@@ -599,6 +663,69 @@ while True:
         assert before[left]["cards"][0]["limit_bytes"] == self.m.slices()[left]["cards"][0]["limit_bytes"] == 3 * GIB
         stays.kill()
         until("freed", 3, lambda: not self.m.slices())
+
+    def test_a_client_waits_while_the_agent_is_started_again(self):
+        self.m.up()
+        for _ in range(3):
+            agent = self.m.pid_of("agent")
+            os.kill(agent, signal.SIGKILL)
+            code, _, err = self.m.carve("inspect")
+            assert code == 0, err
+            agent = self.m.pid_of("agent")
+            os.kill(agent, signal.SIGKILL)
+            code, _, err = self.m.carve("run", "--memory", "1Gi", "--", "true")
+            assert code == 0, err
+        self.m.carve("down", "--force", "--cgroup-root", self.m.cgroup)
+        self.m.up_process.wait(timeout=20)
+        begin = time.monotonic()
+        code, _, err = self.m.carve("inspect")
+        assert code == 1 and "start it with `carve up`" in err and time.monotonic() - begin < 3, "nobody starts it"
+
+    def test_doctor_asks_the_instance_that_runs(self):
+        """It was started with folders of its own, which the command that looks for faults was not told."""
+        self.m.up()
+        assert not os.path.isdir("/var/lib/carve/journal.d"), "this machine has an instance in the usual place"
+        code, out, err = self.m.carve("doctor")
+        assert code == 0 and "nothing is wrong" in out and "/var/lib/carve" not in out, out + err
+        code, out, err = self.m.carve("slice", "create", "--memory", "1Gi", "-o", "docker")
+        assert code == 0 and "--mount=" in out, err  # by the file in its folder of container devices
+
+    def test_a_damaged_journal_says_what_helps(self):
+        folder = self.m.state + "/journal.d"
+        self.m.up()
+        child = self.m.start("run", "--memory", "1Gi", "--", "sleep", "1000")
+        until("running", 5, self.m.slices)
+        self.m.up_process.kill()
+        self.m.up_process.wait()
+        os.kill(self.m.pid_of("agent"), signal.SIGKILL)
+        with open(folder + "/journal", "r+b") as file:
+            file.seek(40)
+            file.write(b"damage")
+        before = open(folder + "/journal", "rb").read()
+        code, _, err = self.m.carve("up", "--simulate", self.m.profile, *self.m.host)
+        assert code == 1 and "journal" in err and "What helps: `mv " in err, err
+        assert open(folder + "/journal", "rb").read() == before, "nothing was changed"
+        code, out, _ = self.m.carve("doctor", *self.m.host)
+        assert code == 1 and "journal-damaged" in out, out
+        remedy = err.split("What helps: `")[1].split("`")[0]
+        sh(remedy)
+        self.m.up()
+        assert child.wait(timeout=10) == -signal.SIGKILL and not self.m.slices(), "as it says"
+        assert self.m.carve("run", "--memory", "1Gi", "--", "true")[0] == 0
+
+    def test_doctor_knows_a_cgroup2_that_is_mounted_read_only(self):
+        mount = cgroup2_mount()
+        sh(f"mount --bind {mount} {mount} && mount -o remount,bind,ro {mount}")
+        try:
+            code, out, _ = self.m.carve("doctor", *self.m.host)
+            assert code == 1 and f"mount -o remount,rw {mount}" in out and "mount -t cgroup2" not in out, out
+            process = self.m.start_up()
+            assert process.stdout.readline().startswith("ready:"), self.m.logs()
+            self.m.up_process = process
+            code, out, _ = self.m.carve("doctor", *self.m.host)
+            assert code == 1 and f"mount -o remount,rw {mount}" in out and "Read-only file system" in out, out
+        finally:
+            sh(f"umount {mount}")
 
     def test_worker_killed_or_stopped_is_replaced_and_named(self):
         self.m.up()

@@ -1,0 +1,167 @@
+#include "codec/loader_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <rapidcheck.h>
+
+namespace carve::codec {
+namespace {
+
+const LoaderEntry kCuda = {"libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"};
+const LoaderEntry kNvml = {"libnvidia-ml.so.1", "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"};
+
+template <class Number>
+Number at(const std::string& bytes, std::size_t offset) {
+  Number number;
+  std::memcpy(&number, bytes.data() + offset, sizeof number);
+  return number;
+}
+
+template <class Number>
+void set(std::string* bytes, std::size_t offset, Number number) {
+  std::memcpy(bytes->data() + offset, &number, sizeof number);
+}
+
+std::string empty_cache() { return *with_libraries("", {}); }
+
+/// As `ldconfig` of glibc before 2.32 writes it: the old format first, with as many entries.
+std::string with_old_format(const std::string& cache, std::uint32_t entries) {
+  std::string old = "ld.so-1.7.0";
+  old.append(1, '\0');
+  old.append(reinterpret_cast<const char*>(&entries), sizeof entries);
+  old.append(entries * std::size_t{12}, 'x');
+  old.append((8 - old.size() % 8) % 8, '\0');
+  return old + cache;
+}
+
+TEST(LoaderCache, ANewOneHasWhatWasAdded) {
+  const auto made = with_libraries("", {kCuda, kNvml});
+  ASSERT_TRUE(made) << made.error().what;
+  EXPECT_EQ(made->substr(0, 20), "glibc-ld.so.cache1.1");
+  EXPECT_EQ(at<std::uint32_t>(*made, 20), 2U);
+  EXPECT_EQ(*loader_entries(*made), (std::vector<LoaderEntry>{kNvml, kCuda}));
+}
+
+TEST(LoaderCache, IsInTheOrderInWhichTheLoaderSearches) {
+  EXPECT_LT(compare_library_names("libcuda.so.9", "libcuda.so.10"), 0);
+  EXPECT_GT(compare_library_names("libcuda.so.1", "libcuda.so"), 0);
+  EXPECT_GT(compare_library_names("lib1", "liba"), 0) << "a number is greater than a letter";
+  EXPECT_EQ(compare_library_names("libc.so.6", "libc.so.06"), 0);
+  const auto made = with_libraries("", {{"libz.so.1", "/z"}, {"liba.so.10", "/ten"}, {"liba.so.9", "/nine"}});
+  EXPECT_EQ(*loader_entries(*made),
+            (std::vector<LoaderEntry>{{"libz.so.1", "/z"}, {"liba.so.10", "/ten"}, {"liba.so.9", "/nine"}}));
+}
+
+TEST(LoaderCache, TakesThePlaceOfAnImagesOwnAndOfNothingElse) {
+  const LoaderEntry compat = {"libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1"};
+  auto cache = *with_libraries("", {compat, {"libc.so.6", "/lib/libc"}});
+  // One of 32 bits under the same name stays.
+  auto both = *with_libraries(cache, {{"libcuda.so.2", "/i386/libcuda.so.1"}});
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::size_t entry = 48 + 24 * i;
+    if (std::string(both.c_str() + at<std::uint32_t>(both, entry + 4)) != "libcuda.so.2") continue;
+    set<std::uint32_t>(&both, entry, 0x0003);
+    both[at<std::uint32_t>(both, entry + 4) + std::strlen("libcuda.so.")] = '1';
+  }
+  const auto mended = with_libraries(both, {kCuda});
+  ASSERT_TRUE(mended) << mended.error().what;
+  EXPECT_EQ(*loader_entries(*mended), (std::vector<LoaderEntry>{kCuda, {"libc.so.6", "/lib/libc"}}));
+  EXPECT_EQ(at<std::uint32_t>(*mended, 20), 3U);
+  EXPECT_NE(mended->find("/i386/libcuda.so.1"), std::string::npos);
+  EXPECT_EQ(mended->find("compat"), std::string::npos);
+}
+
+TEST(LoaderCache, ASecondTimeChangesNothing) {
+  const auto once = with_libraries(empty_cache(), {kCuda, kNvml});
+  EXPECT_EQ(*with_libraries(*once, {kCuda, kNvml}), *once);
+  EXPECT_EQ(*with_libraries(*once, {kNvml, kCuda}), *once);
+}
+
+TEST(LoaderCache, TheFormatBefore232IsRead) {
+  const auto cache = *with_libraries("", {{"libc.so.6", "/lib/libc"}});
+  for (const std::uint32_t entries : {0U, 1U, 2U, 7U}) {
+    const auto made = with_libraries(with_old_format(cache, entries), {kCuda});
+    ASSERT_TRUE(made) << entries << ": " << made.error().what;
+    EXPECT_EQ(*loader_entries(*made), (std::vector<LoaderEntry>{kCuda, {"libc.so.6", "/lib/libc"}}));
+  }
+}
+
+TEST(LoaderCache, CapabilitiesAndGeneratorStay) {
+  // An entry below glibc-hwcaps/x86-64-v3, and who wrote it.
+  auto cache = *with_libraries("", {{"libm.so.6", "/hwcaps/libm"}});
+  const std::uint64_t indexed = (1ULL << 62) | 0;
+  set<std::uint64_t>(&cache, 48 + 16, indexed);
+  const auto name = static_cast<std::uint32_t>(cache.size());
+  cache += std::string("x86-64-v3") + '\0';
+  cache.append((4 - cache.size() % 4) % 4, '\0');
+  const auto extension = static_cast<std::uint32_t>(cache.size());
+  set<std::uint32_t>(&cache, 32, extension);
+  const std::string generator = "ldconfig (test) 2.36";
+  const std::uint32_t words[] = {0xEAA42174, 2, 0, 0, extension + 44, static_cast<std::uint32_t>(generator.size()),
+                                 1,          0, extension + 40, 4,    name};
+  cache.append(reinterpret_cast<const char*>(words), sizeof words);
+  cache += generator;
+  const auto made = with_libraries(cache, {kCuda});
+  ASSERT_TRUE(made) << made.error().what;
+  EXPECT_NE(made->find(generator), std::string::npos);
+  EXPECT_EQ(at<std::uint32_t>(*made, 32) % 4, 0U);
+  ASSERT_STREQ(made->c_str() + at<std::uint32_t>(*made, 48 + 4), "libm.so.6");
+  EXPECT_EQ(at<std::uint64_t>(*made, 48 + 16), indexed);
+  // Read once more: the name of the capability is found where the section says.
+  EXPECT_EQ(*with_libraries(*made, {kCuda}), *made);
+  EXPECT_NE(made->find(std::string("x86-64-v3") + '\0'), std::string::npos);
+}
+
+TEST(LoaderCache, WhatIsNoCacheIsRefused) {
+  const auto cache = *with_libraries("", {kCuda});
+  for (const std::string& bytes : {std::string("x"), std::string(60, '\0'), cache.substr(0, 47), cache.substr(0, 71),
+                                   cache.substr(0, cache.size() - 1), with_old_format("", 1), with_old_format("", 0)}) {
+    EXPECT_FALSE(with_libraries(bytes, {kCuda})) << bytes.size();
+    EXPECT_FALSE(loader_entries(bytes)) << bytes.size();
+  }
+  auto lying = cache;
+  set<std::uint32_t>(&lying, 20, 0xFFFFFFFF);
+  EXPECT_FALSE(loader_entries(lying));
+  lying = cache;
+  set<std::uint32_t>(&lying, 32, 0xFFFFFFFC);
+  EXPECT_FALSE(loader_entries(lying));
+  lying = cache;
+  lying[28] = 3;  // big-endian
+  EXPECT_FALSE(loader_entries(lying));
+  EXPECT_FALSE(with_libraries(cache, {{"", "/x"}}));
+  EXPECT_FALSE(with_libraries(cache, {{std::string("a\0b", 3), "/x"}}));
+}
+
+TEST(LoaderCache, EveryNameIsFoundByTheLoadersSearch) {
+  EXPECT_TRUE(rc::check("binary search as elf/dl-cache.c does it", [] {
+    const auto numbers = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 40));
+    std::vector<LoaderEntry> libraries;
+    for (const int n : numbers) {
+      libraries.push_back({"lib" + std::string(1, static_cast<char>('a' + n % 5)) + ".so." + std::to_string(n),
+                           "/lib/" + std::to_string(n)});
+    }
+    const auto cache = with_libraries("", libraries);
+    RC_ASSERT(cache.has_value());
+    const auto entries = *loader_entries(*cache);
+    for (const auto& wanted : libraries) {
+      int left = 0;
+      int right = static_cast<int>(entries.size()) - 1;
+      bool found = false;
+      while (left <= right && !found) {
+        const int middle = (left + right) / 2;
+        const int order = compare_library_names(wanted.name, entries[static_cast<std::size_t>(middle)].name);
+        found = order == 0;
+        if (order < 0) left = middle + 1;
+        if (order > 0) right = middle - 1;
+      }
+      RC_ASSERT(found);
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace carve::codec

@@ -1,0 +1,101 @@
+"""The real nvidia-smi, every mode that looks at a card, beside a process that holds memory.
+
+  nvidia_smi_modes.py --tool <nvidia-smi> --cards N --memory BYTES --name NAME --neighbour PID [--alone]
+
+--alone: the neighbour must not be seen. Run inside a slice it is one of the slice's processes, and so is what it starts.
+"""
+import argparse
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+
+HELD = 512 << 20
+
+
+def hold():
+    """Takes memory of the first card, for as long as this process lives."""
+    cuda = ctypes.CDLL('libcuda.so.1')
+    context, at = ctypes.c_void_p(), ctypes.c_uint64()
+    assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    assert cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(HELD)) == 0
+
+
+class Tool:
+    def __init__(self, path):
+        self.path = path
+        self.shown = []  # of every mode, for the search for the neighbour
+
+    def __call__(self, *words):
+        done = subprocess.run([self.path, *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, (words, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+        assert 'Unknown Error' not in done.stdout, (words, done.stdout[-2000:])
+        self.shown.append((words, done.stdout))
+        return done.stdout
+
+
+def mib(text):
+    return int(re.match(r'(\d+) ?MiB', text.strip()).group(1))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ('--tool', '--cards', '--memory', '--name', '--neighbour'):
+        parser.add_argument(name, required=True)
+    parser.add_argument('--alone', action='store_true')
+    options = parser.parse_args()
+    cards, total = int(options.cards), int(options.memory) >> 20
+    hold()
+    smi = Tool(options.tool)
+
+    screen = smi()
+    totals = re.findall(r'MiB / +(\d+)(?:MiB|\.\.\.)', screen)  # older ones cut what does not fit into the column
+    assert len(totals) == cards and all(str(total).startswith(one) for one in totals), screen
+    own = [line for line in screen.splitlines() if re.search(rf' {os.getpid()} +C ', line)]
+    assert own and mib(own[0].split()[-2]) >= HELD >> 20, screen
+    listed = smi('-L').splitlines()
+    assert len(listed) == cards and all(options.name in line and 'UUID: GPU-' in line for line in listed), listed
+
+    full = smi('-q')
+    assert full.count(options.name) == cards, full[:2000]
+    report = xml.fromstring(smi('-q', '-x'))
+    gpus = report.findall('gpu')
+    assert len(gpus) == cards and report.find('attached_gpus').text == str(cards)
+    memory = gpus[0].find('fb_memory_usage')
+    used, free = mib(memory.find('used').text), mib(memory.find('free').text)
+    assert mib(memory.find('total').text) == total, xml.tostring(memory)
+    assert used >= HELD >> 20 and free <= total - used, xml.tostring(memory)
+    for section in ('MEMORY', 'UTILIZATION', 'ECC', 'TEMPERATURE', 'POWER', 'CLOCK', 'COMPUTE', 'PIDS', 'PERFORMANCE',
+                    'SUPPORTED_CLOCKS', 'PAGE_RETIREMENT', 'ACCOUNTING', 'ENCODER_STATS', 'ROW_REMAPPER'):
+        smi('-q', '-d', section)
+
+    fields = ('index,name,uuid,pci.bus_id,driver_version,pstate,memory.total,memory.used,memory.free,utilization.gpu,'
+              'utilization.memory,temperature.gpu,power.draw,power.limit,clocks.sm,clocks.mem,compute_mode,ecc.mode.current')
+    rows = [row.split(', ') for row in smi(f'--query-gpu={fields}', '--format=csv,noheader,nounits').splitlines()]
+    assert len(rows) == cards and {row[1] for row in rows} == {options.name}, rows
+    assert int(rows[0][6]) == total and int(rows[0][7]) >= HELD >> 20, rows[0]
+    assert all('N/A' not in row and '[' not in ''.join(row) for row in rows), rows
+
+    apps = smi('--query-compute-apps=pid,process_name,used_memory', '--format=csv,noheader')
+    assert re.search(rf'^{os.getpid()}, ', apps, re.M), apps
+    smi('topo', '-m')
+    one = smi('dmon', '-c', '1')
+    assert len([line for line in one.splitlines() if not line.startswith('#')]) == cards, one
+    one = smi('pmon', '-c', '1')
+    assert re.search(rf'^ *0 +{os.getpid()} ', one, re.M), one
+    for words in (('topo', '-p2p', 'r'), ('nvlink', '--status'), ('-q', '-d', 'VOLTAGE'), ('--list-gpus',), ('dmon', '-s', 'pucvmet', '-c', '1')):
+        smi(*words)
+
+    if options.alone:
+        # The number alone could be anything: as a field, or as `pmon` and the process table print it.
+        seen = [words for words, text in smi.shown if re.search(rf'(^|[\s,|>]){options.neighbour}([\s,|<]|$)', text, re.M)]
+        assert not seen, (options.neighbour, seen)
+    print(f'{os.path.basename(options.tool)}: {len(smi.shown)} modes, {used} of {total} MiB used')
+    print('workout complete')
+
+
+if __name__ == '__main__':
+    sys.exit(main())
