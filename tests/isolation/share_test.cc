@@ -113,42 +113,42 @@ class Share : public SliceTest {
   HostWatch host_;
 };
 
-struct Case {
-  const char* name;
+struct Pair {
+  const char* name;  // of the test
   std::vector<std::string> one, other;
   std::uint32_t share_one, share_other;
 };
 
-TEST_F(Share, TwoSlicesGetWhatTheyWerePromised) {
+class TwoSlices : public Share, public ::testing::WithParamInterface<Pair> {};
+
+TEST_P(TwoSlices, GetWhatTheyWerePromised) {
+  const Pair& now = GetParam();
   ArbiterProcess arbiter;
-  const Case cases[] = {
-      {"0.5 ms kernels, 30/70", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 30, 70},
-      {"0.5 ms kernels, 10/90", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 10, 90},
-      {"5 ms against 0.5 ms, 50/50", {"--kernel-us", "5000"}, {"--kernel-us", "500"}, 50, 50},
-      {"5 ms kernels, 30/70", {"--kernel-us", "5000"}, {"--kernel-us", "5000"}, 30, 70},
-      // A sync loop leaves the card idle between its kernels (2 % alone, without the library): it can have its
-      // share of a busy card, but no more than its own loop asks for.
-      {"1 ms sync loop against graphs of 8 x 0.5 ms, 30/70", {"--kernel-us", "1000", "--sync"},
-       {"--kernel-us", "500", "--graph", "--depth", "8"}, 30, 70},
-  };
-  for (const Case& now : cases) {
-    std::printf("%s\n", now.name);
-    ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, now.share_one, abi::ShareClass::kBurst)), "");
-    ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, now.share_other, abi::ShareClass::kBurst)), "");
-    const pid_t one = spin_in("one", now.one);
-    const pid_t other = spin_in("other", now.other);
-    std::this_thread::sleep_for(std::chrono::seconds(2));
-    const std::uint64_t since = driver_now_ns();
-    std::this_thread::sleep_for(std::chrono::milliseconds(11'100));
-    const std::vector<std::pair<pid_t, double>> wanted = {{one, now.share_one}, {other, now.share_other}};
-    expect_shares(wanted, since, kPerSecond, 1000, 9);
-    expect_shares(wanted, since, kPerTen, 5000, 1);
-    stop(one);
-    stop(other);
-    arbiter.drop("one");
-    arbiter.drop("other");
-  }
+  ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, now.share_one, abi::ShareClass::kBurst)), "");
+  ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, now.share_other, abi::ShareClass::kBurst)), "");
+  const pid_t one = spin_in("one", now.one);
+  const pid_t other = spin_in("other", now.other);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const std::uint64_t since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(11'100));
+  const std::vector<std::pair<pid_t, double>> wanted = {{one, now.share_one}, {other, now.share_other}};
+  expect_shares(wanted, since, kPerSecond, 1000, 9);
+  expect_shares(wanted, since, kPerTen, 5000, 1);
+  stop(one);
+  stop(other);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Share, TwoSlices,
+    ::testing::Values(Pair{"HalfMs30And70", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 30, 70},
+                      Pair{"HalfMs10And90", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 10, 90},
+                      Pair{"FiveMsAgainstHalfMs", {"--kernel-us", "5000"}, {"--kernel-us", "500"}, 50, 50},
+                      Pair{"FiveMs30And70", {"--kernel-us", "5000"}, {"--kernel-us", "5000"}, 30, 70},
+                      // A sync loop leaves the card idle between its kernels (2 % alone, without the library): it can
+                      // have its share of a busy card, but no more than its own loop asks for.
+                      Pair{"SyncLoopAgainstGraphs", {"--kernel-us", "1000", "--sync"},
+                           {"--kernel-us", "500", "--graph", "--depth", "8"}, 30, 70}),
+    [](const ::testing::TestParamInfo<Pair>& pair) { return std::string(pair.param.name); });
 
 // Of ten that want the card all the time each gets a tenth.
 TEST_F(Share, TenSlicesOfTen) {
