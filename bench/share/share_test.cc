@@ -25,6 +25,39 @@ std::string test_name(const testing::TestParamInfo<Scenario>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Matrix, EveryScenario, testing::ValuesIn(scenarios()), test_name);
 
+class ManyProcesses : public testing::TestWithParam<Scenario> {};
+
+TEST_P(ManyProcesses, AreOneSliceToTheirNeighbourAndToTheirCap) {
+  const Judgement got = judge(GetParam(), kSeconds, 1);
+  EXPECT_LE(got.off_1s, GetParam().most_off_1s);
+  EXPECT_LE(got.off_10s, GetParam().most_off_10s);
+  EXPECT_LE(got.most_2s, GetParam().most_capped_2s);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, ManyProcesses, testing::ValuesIn(process_scenarios()), test_name);
+
+class Unruly : public testing::TestWithParam<Scenario> {};
+
+TEST_P(Unruly, CostThemselvesAndNotTheirNeighbour) {
+  constexpr unsigned kTimeToRepay = 30;
+  const Judgement got = judge(GetParam(), kTimeToRepay, 1);
+  EXPECT_LE(got.off_1s, GetParam().most_off_1s);
+  EXPECT_LE(got.off_10s, GetParam().most_off_10s);
+  EXPECT_LE(got.short_by, GetParam().most_short);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, Unruly, testing::ValuesIn(unruly_scenarios()), test_name);
+
+// The card itself divides its time between processes: of 17 the neighbour is one. The bench sees that.
+TEST(Shares, WithoutControlSixteenProcessesTakeTheCard) {
+  for (const Scenario& scenario : process_scenarios()) {
+    if (scenario.name != "16 x 20ms") continue;
+    EXPECT_LT(judge(scenario, kSeconds, 1, false).mean[1], 10);
+    return;
+  }
+  FAIL() << "no such scenario";
+}
+
 TEST(Shares, TenEqualTenantsAreServedEqually) {
   for (const Scenario& scenario : scenarios()) {
     if (!scenario.name.starts_with("ten of 10")) continue;
