@@ -255,13 +255,15 @@ std::uint64_t Gate::longest_expected_ns(const Segment& segment) const {
   return unknown ? max_of(segment.estimate_ns, CostTable::kColdestNs) : segment.estimate_ns;
 }
 
-bool Gate::abandoned(const Segment& segment, std::uint64_t now) {
-  // Unmeasured work is not free: who captures for ever would have the card for nothing.
-  const std::uint64_t anchor = slot_->anchor_ns.load_relaxed();
-  busy_total_ns_ += min_of(segment.estimate_ns, now > anchor ? now - anchor : 0);
-  slot_->busy_ns.store_release(busy_total_ns_);
-  slot_->anchor_ns.store_relaxed(now);
-  return finish(segment.estimate_ns, now);
+// Unmeasured work is not free: who captures for ever would have the card for nothing.
+bool Gate::abandoned(const Segment& segment, std::uint64_t expected_ns, std::uint64_t now) {
+  Segment unknown = segment;
+  unknown.distinct = 0;  // nothing is learnt from it
+  return completed(unknown, now - min_of(now, expected_ns), now, now);
+}
+
+std::uint64_t Gate::expected_end_ns(std::uint64_t now) const {
+  return max_of(now, slot_->anchor_ns.load_relaxed() + slot_->inflight_ns.load_relaxed());
 }
 
 bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
@@ -278,20 +280,24 @@ bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
 void Gate::learn(const Segment& segment, std::uint64_t measured_ns) {
   std::uint64_t known_ns = 0;
   std::uint32_t cold_operations = 0;
+  std::uint32_t remembered = 0;
   bool known[Segment::kKeys] = {};  // asked once: another thread may forget a key at any moment
   for (std::uint32_t i = 0; i < segment.distinct; ++i) {
     known[i] = costs_.knows(segment.keys[i]);
+    remembered += segment.counts[i];
     if (known[i]) known_ns += costs_.estimate_ns(segment.keys[i]) * segment.counts[i];
     else cold_operations += segment.counts[i];
   }
+  // By what is known now: what was expected at the launch may be corrected already, by segments that came before.
+  const std::uint64_t expected_ns = remembered == segment.operations ? known_ns : segment.estimate_ns;
   const std::uint64_t left_ns = measured_ns > known_ns ? measured_ns - known_ns : measured_ns / 8;
   for (std::uint32_t i = 0; i < segment.distinct; ++i) {
     const std::uint64_t key = segment.keys[i];
     if (!known[i]) {
       costs_.learn(key, max_of(left_ns / max_of(cold_operations, 1), 1));
-    } else if (cold_operations == 0 && segment.estimate_ns != 0 && !on_its_own()) {
+    } else if (cold_operations == 0 && expected_ns != 0 && !on_its_own()) {
       // Without an arbiter others compute at the same time, and their time lies between our markers too.
-      const double ratio = static_cast<double>(measured_ns) / static_cast<double>(segment.estimate_ns);
+      const double ratio = static_cast<double>(measured_ns) / static_cast<double>(expected_ns);
       costs_.learn(key, static_cast<std::uint64_t>(static_cast<double>(costs_.estimate_ns(key)) * ratio));
     }
     const std::uint64_t longest_us = costs_.estimate_ns(key) / kNsPerUs;

@@ -150,8 +150,11 @@ class Gate {
   /// The time after which a segment without an end marker may be taken for over, ns: what was expected of it, and of
   /// work that was never measured the most that is expected of any.
   [[nodiscard]] std::uint64_t longest_expected_ns(const Segment& segment) const;
-  /// That time is over, and nobody saw the end: it counts as it was estimated, at most with the time that passed.
-  bool abandoned(const Segment& segment, std::uint64_t now);
+  /// When all that is in flight should be over.
+  [[nodiscard]] std::uint64_t expected_end_ns(std::uint64_t now) const;
+  /// The segment ended without a measurement (it captured, or its context is gone): it counts for as long as was
+  /// expected, ending now, less what was measured of that time.
+  bool abandoned(const Segment& segment, std::uint64_t expected_ns, std::uint64_t now);
 
   [[nodiscard]] CostTable& costs() { return costs_; }
   [[nodiscard]] bool anything_in_flight() const { return slot_->inflight_ns.load_relaxed() != 0; }

@@ -144,7 +144,7 @@ TEST(Gate, UnmeasuredWorkIsNotFree) {
     w.lane.segment_target_ns = 1;
     ASSERT_TRUE(w.gate.leave(w.lane, passage, &segment));
     w.now += kMs;
-    w.gate.abandoned(segment, w.now);
+    w.gate.abandoned(segment, segment.estimate_ns, w.now);
   }
   EXPECT_GE(w.slot().busy_ns.raw, 990 * kMs);
 }
@@ -284,6 +284,24 @@ TEST(Gate, KnownWorkLearnsInProportion) {
   EXPECT_EQ(w.slot().max_op_us.raw, 2'500U);
 }
 
+// Many segments are on their way when the first one tells that what was expected is wrong: each corrects it once.
+TEST(Gate, SegmentsThatWereLaunchedTogetherDoNotCorrectTheSameErrorAgainAndAgain) {
+  World w;
+  w.gate.costs().learn(kKey, 5 * kMs);
+  w.allow(abi::LeaseMode::kSolo, ~0ULL, 4'000'000);
+  std::vector<Segment> segments(50);
+  for (Segment& segment : segments) {
+    const Passage passage = w.enter();
+    w.lane.segment_target_ns = 1;
+    ASSERT_TRUE(w.gate.leave(w.lane, passage, &segment));
+  }
+  for (const Segment& segment : segments) {
+    w.now += kMs / 10;
+    w.gate.completed(segment, w.now - kMs / 10, w.now, w.now);
+  }
+  EXPECT_NEAR(static_cast<double>(w.gate.costs().estimate_ns(kKey)), 0.1 * kMs, 100.0);
+}
+
 TEST(Gate, ASegmentRemembersFourKindsOfWorkAndCountsAll) {
   World w;
   for (std::uint64_t key = 1; key <= 6; ++key) w.gate.costs().learn(key, 1'000);
@@ -315,7 +333,7 @@ TEST(Gate, UnmeasuredWorkCountsAsItWasExpectedAndAtMostTheTimeThatPassed) {
     const std::uint64_t before = w.slot().busy_ns.raw;
     w.now += passed;
     w.slot().anchor_ns.raw = w.now - passed;
-    w.gate.abandoned(segment, w.now);
+    w.gate.abandoned(segment, segment.estimate_ns, w.now);
     return w.slot().busy_ns.raw - before;
   };
   EXPECT_EQ(abandon_after(3 * kMs), kMs);
@@ -544,6 +562,38 @@ TEST(Gate, OfManyThatAskAtTheSameMomentOneGoes) {
   }
 }
 
+TEST(Gate, AnEndWithoutABeginCountsSinceTheCardWasLastSeenToGetOn) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+  Segment segment;
+  ASSERT_TRUE(w.gate.leave(w.lane, w.enter(), &segment));
+  w.now += 5 * kMs;
+  EXPECT_TRUE(w.gate.ended(segment, w.now));
+  EXPECT_EQ(w.slot().busy_ns.raw, 5 * kMs);
+  EXPECT_EQ(w.slot().inflight_ns.raw, 0U);
+  EXPECT_EQ(w.gate.costs().estimate_ns(kKey), kMs) << "nothing is learnt from it";
+}
+
+TEST(Gate, UnknownWorkWithoutAnEndIsExpectedToTakeLong) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  Segment segment;
+  segment.estimate_ns = 3 * kMs;
+  segment.distinct = 1;
+  segment.keys[0] = kKey;
+  EXPECT_EQ(w.gate.longest_expected_ns(segment), 3 * kMs);
+  segment.distinct = 2;
+  segment.keys[1] = kKey + 1;
+  EXPECT_EQ(w.gate.longest_expected_ns(segment), CostTable::kColdestNs);
+  segment.estimate_ns = 30 * kMs;
+  EXPECT_EQ(w.gate.longest_expected_ns(segment), 30 * kMs);
+  w.slot().anchor_ns.raw = w.now - 2 * kMs;
+  w.slot().inflight_ns.raw = 5 * kMs;
+  EXPECT_EQ(w.gate.expected_end_ns(w.now), w.now + 3 * kMs);
+  EXPECT_EQ(w.gate.expected_end_ns(w.now + 10 * kMs), w.now + 10 * kMs);
+}
+
 TEST(CostTable, AnotherKindOfWorkUnderTheSameNameIsBelievedAtOnce) {
   CostTable table;
   table.learn(3, 1'000);
@@ -614,13 +664,13 @@ TEST(Gate, ThreadsOnOneMappingLeaveNothingInFlight) {
         Segment segment;
         if (p.verdict != Verdict::kGo || !w.gate.leave(lane, p, &segment)) continue;
         const std::lock_guard lock(queue);
-        w.gate.abandoned(segment, ++clock);
+        w.gate.abandoned(segment, segment.estimate_ns, ++clock);
       }
       Segment rest;
       w.gate.close_stale(lane, clock, &rest);
       if (!w.gate.close_stale(lane, clock, &rest)) return;
       const std::lock_guard lock(queue);
-      w.gate.abandoned(rest, ++clock);
+      w.gate.abandoned(rest, rest.estimate_ns, ++clock);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -704,7 +754,7 @@ class Both {
  private:
   void abandon(std::uint32_t process, const Segment& segment) {
     const std::lock_guard lock(queues[process]);
-    gates[process].abandoned(segment, clock);
+    gates[process].abandoned(segment, segment.estimate_ns, clock);
   }
 
   void allocate(abi::AccountSlot& slot) {
