@@ -32,6 +32,22 @@ int table(const char* title, const std::vector<carve::share::Scenario>& scenario
   return missed;
 }
 
+/// A loop that waits for each kernel: what it gets alone, with leases, and where the hardware fills its pauses.
+void waiting_table(unsigned seconds, std::uint64_t seed) {
+  std::printf("\na slice of 30 that waits for each kernel, 60 us from a completion to its next launch\n");
+  std::printf("%-10s %-28s %10s %10s %10s %10s\n", "kernel", "", "loop %", "round us", "other %", "idle %");
+  for (const std::uint64_t kernel_ns : {11'000U, 50'000U, 200'000U, 1'000'000U}) {
+    const auto row = [&](const char* what, bool neighbour, bool controlled) {
+      const carve::share::Waiting got = carve::share::waiting_loop(kernel_ns, neighbour, controlled, seconds, seed);
+      std::printf("%7.0f us %-28s %10.1f %10.0f %10.1f %10.1f\n", static_cast<double>(kernel_ns) / 1e3, what,
+                  got.delivered, got.round_us, got.neighbour, got.idle);
+    };
+    row("alone", false, true);
+    row("leases, beside one of 70", true, true);
+    row("no leases, pauses are filled", true, false);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -51,6 +67,7 @@ int main(int argc, char** argv) {
                      table("processes in a slice of 30, beside a neighbour of 70 with 0.5 ms kernels",
                            carve::share::process_scenarios(), seconds, seed) +
                      table("unruly programs", carve::share::unruly_scenarios(), seconds, seed);
+  waiting_table(seconds, seed);
   std::printf("%d scenarios beyond their bounds\n", missed);
   return missed == 0 ? 0 : 1;
 }

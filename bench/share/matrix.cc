@@ -173,6 +173,23 @@ std::vector<Scenario> unruly_scenarios() {
   return all;
 }
 
+Waiting waiting_loop(std::uint64_t kernel_ns, bool neighbour, bool controlled, unsigned seconds, std::uint64_t seed) {
+  Machine machine;
+  machine.sync_gap_ns = 60'000;  // a real program's, from a completion to its next launch: wake up, return, launch
+  std::vector<Tenant> tenants = {tenant(30, {kernel_ns, true})};
+  if (neighbour) tenants.push_back(tenant(70, {500'000}));
+  World world(tenants, machine, seed, controlled);
+  const std::uint64_t end = seconds * kSecond;
+  world.run(end);
+  const auto mean = [&](std::size_t i) { return world.delivered().windows(i, end - kSecond, kSecond, end).at(0); };
+  Waiting result;
+  result.delivered = mean(0);
+  result.neighbour = neighbour ? mean(1) : 0;
+  result.round_us = static_cast<double>(kernel_ns) / 1e3 * 100 / result.delivered;
+  result.idle = 100 - result.delivered - result.neighbour;
+  return result;
+}
+
 Judgement judge(const Scenario& scenario, unsigned seconds, std::uint64_t seed, bool controlled) {
   World world(scenario.tenants, Machine{}, seed, controlled);
   const std::uint64_t end = seconds * kSecond;

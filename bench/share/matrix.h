@@ -35,6 +35,18 @@ std::vector<Scenario> process_scenarios();
 /// return, work whose length its name does not tell, work that cannot be measured, libraries that do not share credit.
 std::vector<Scenario> unruly_scenarios();
 
+/// A slice of 30 that waits for each of its kernels, beside a neighbour of 70 that saturates the card.
+struct Waiting {
+  double delivered = 0;     // to the waiting one, per cent of the card
+  double round_us = 0;      // from one launch of it to the next
+  double neighbour = 0;     // per cent of the card
+  double idle = 0;          // of the card, switches between processes included
+};
+/// How the card is used then. `neighbour`: false for the loop alone; `controlled`: false for what the hardware does alone,
+/// which lets the neighbour's work fill every pause.
+///   cost  about 10 ms of real time per second of virtual time
+Waiting waiting_loop(std::uint64_t kernel_ns, bool neighbour, bool controlled, unsigned seconds, std::uint64_t seed);
+
 struct Judgement {
   std::vector<double> mean;   // per tenant, per cent of the card
   double off_1s = 0;          // worst of all judged tenants and windows, points

@@ -48,6 +48,21 @@ TEST_P(Unruly, CostThemselvesAndNotTheirNeighbour) {
 
 INSTANTIATE_TEST_SUITE_P(Matrix, Unruly, testing::ValuesIn(unruly_scenarios()), test_name);
 
+// A loop that waits for short kernels leaves the card idle in its turns. Filled with the neighbour's work its pauses
+// would cost it most of what it was promised, and switches between processes would take what they gain: its turns
+// stay its own.
+TEST(Shares, AWaitingLoopHasItsTurnsForItself) {
+  for (const std::uint64_t kernel_ns : {11'000U, 50'000U}) {
+    const Waiting alone = waiting_loop(kernel_ns, false, true, 12, 1);
+    const Waiting leased = waiting_loop(kernel_ns, true, true, 12, 1);
+    const Waiting filled = waiting_loop(kernel_ns, true, false, 12, 1);
+    EXPECT_GE(leased.delivered, 0.9 * 0.30 * alone.delivered) << kernel_ns << ": its loop, for its part of the time";
+    EXPECT_GE(leased.neighbour, 65) << kernel_ns;
+    EXPECT_LT(filled.delivered, leased.delivered / 3) << kernel_ns;
+    EXPECT_GT(filled.idle, 10) << kernel_ns << ": no less than 5 % can be had by filling";
+  }
+}
+
 // The card itself divides its time between processes: of 17 the neighbour is one. The bench sees that.
 TEST(Shares, WithoutControlSixteenProcessesTakeTheCard) {
   for (const Scenario& scenario : process_scenarios()) {

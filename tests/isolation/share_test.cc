@@ -150,6 +150,47 @@ TEST_F(Share, TwoSlicesGetWhatTheyWerePromised) {
   }
 }
 
+// A slice is one, however many processes it has: its neighbour keeps what it was promised.
+TEST_F(Share, ASliceOfManyProcessesIsOneSlice) {
+  ArbiterProcess arbiter;
+  const struct {
+    const char* name;
+    int processes;
+    std::vector<std::string> works;
+  } cases[] = {{"16 x 20 ms kernels beside 0.5 ms kernels, 30/70", 16, {"--kernel-us", "20000", "--depth", "2"}},
+               {"8 x 1 ms sync loops beside 0.5 ms kernels, 30/70", 8, {"--kernel-us", "1000", "--sync"}}};
+  for (const auto& now : cases) {
+    std::printf("%s\n", now.name);
+    ASSERT_EQ(arbiter.put("many", card_of(4096 * kMiB, 30, abi::ShareClass::kBurst)), "");
+    ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 70, abi::ShareClass::kBurst)), "");
+    std::vector<pid_t> many;
+    for (int i = 0; i < now.processes; ++i) many.push_back(spin_in("many", now.works));
+    const pid_t other = spin_in("other", {"--kernel-us", "500"});
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    const std::uint64_t since = driver_now_ns();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
+    const double stolen = taken(since, 5000);
+    const auto mean = [since](pid_t pid) {
+      const std::vector<double> got = delivered(pid, since, 1000);
+      return got.empty() ? 0.0 : std::accumulate(got.begin(), got.end(), 0.0) / static_cast<double>(got.size());
+    };
+    const double neighbour = mean(other);
+    std::printf("  the neighbour: %.1f %%\n", neighbour);
+    EXPECT_GE(neighbour, 70 - kPerSecond - stolen);
+    double all = 0;
+    for (const pid_t pid : many) {
+      all += mean(pid);
+      stop(pid);
+    }
+    std::printf("  the slice of 30: %.1f %%\n", all);
+    EXPECT_LE(all, 30 + kPerSecond + stolen);
+    EXPECT_GE(all, 15) << "and it works";
+    stop(other);
+    arbiter.drop("many");
+    arbiter.drop("other");
+  }
+}
+
 // Of ten that want the card all the time each gets a tenth.
 TEST_F(Share, TenSlicesOfTen) {
   constexpr int kSlices = 10;
