@@ -97,7 +97,7 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
 // The credit is the slice's: all its processes share it. Each announces first and sums then, so of two at the same
 // time at least one sees the other.
 Gate::InFlight Gate::in_flight(std::uint64_t own_ns) const {
-  InFlight all{own_ns, slot_->anchor_ns.load_relaxed(), 0};
+  InFlight all{own_ns, slot_->anchor_ns.load_relaxed(), 0, 1};
   const std::uint32_t slots = slots_in_use();
   for (std::uint32_t i = 0; i < slots; ++i) {
     const abi::AccountSlot& other = account_->slots[i];
@@ -105,6 +105,7 @@ Gate::InFlight Gate::in_flight(std::uint64_t own_ns) const {
     const std::uint64_t ns = other.inflight_ns.load_seq_cst();
     all.longest_ns = max_of(all.longest_ns, other.max_op_us.load_relaxed() * kNsPerUs);
     if (ns == 0) continue;
+    ++all.processes;
     all.ns += min_of(ns, kMostOfOne);
     all.anchor_ns = max_of(all.anchor_ns, other.anchor_ns.load_relaxed());
   }
@@ -132,9 +133,17 @@ std::uint32_t Gate::slots_in_use() const {
 Gate::Fit Gate::fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now) {
   const abi::LeaseMode mode = mode_of(word);
   if (mode == abi::LeaseMode::kBlocked) return Fit::kNoGrant;
-  const InFlight before = in_flight(own_ns);
+  InFlight before = in_flight(own_ns);
   // Processes of one slice mostly do the same: what one has measured, another need not find out.
   costs_.expect_of_unknown(before.longest_ns);
+  // Alone on the card each process has its part of the credit for itself: no other slice is there that the sum could
+  // harm, and a process that fills up what it completes would leave the others nothing.
+  std::uint64_t credit = grant_->credit_us.load_relaxed() * kNsPerUs;
+  if (mode == abi::LeaseMode::kSolo) {
+    credit /= before.processes;
+    before.ns = own_ns;
+    before.anchor_ns = slot_->anchor_ns.load_relaxed();
+  }
   // The time since the card was last seen to get on counts as work done, up to the next marker. When that should have
   // passed already, what was expected of it was wrong, and it is expected to last for as long again; but not for ever,
   // as it may wait for this very launch.
@@ -142,7 +151,7 @@ Gate::Fit Gate::fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now
   const std::uint64_t next = max_of(marker, max_of(__atomic_load_n(&longest_ns_, __ATOMIC_RELAXED), before.longest_ns));
   const std::uint64_t passed = before.ns != 0 && now > before.anchor_ns ? now - before.anchor_ns : 0;
   const bool late = passed > next + marker / 2 + tuning_.look_every;
-  const bool too_late = late && passed - next > tuning_.late_limit;
+  const bool too_late = late && passed - next > tuning_.late_limit * before.processes;  // they take turns on the card
   std::uint64_t left = before.ns > passed ? before.ns - passed : 0;
   if (late) left = max_of(passed - next, before.ns > next ? before.ns - next : 0);
   if (too_late) left = 0;
@@ -150,7 +159,7 @@ Gate::Fit Gate::fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now
   // Work that could only begin after the lease's end waits.
   if (mode == abi::LeaseMode::kLease && finish >= grant_->end_ns.load_relaxed()) return Fit::kNoGrant;
   // The credit bounds what lies before the new work, not the work itself: long kernels follow one another too.
-  if (left > grant_->credit_us.load_relaxed() * kNsPerUs) return Fit::kNoCredit;
+  if (left > credit) return Fit::kNoCredit;
   return too_late ? Fit::kLate : Fit::kYes;
 }
 

@@ -165,11 +165,11 @@ class Gate {
   Passage enter_slowly(Lane& lane, std::uint64_t key, std::uint64_t stream, std::uint32_t word,
                        std::uint64_t estimate, std::uint64_t now);
   Verdict reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, std::uint64_t now);
-  /// What all processes of the slice have in flight, and since when the card has been at it.
-  struct InFlight {
+  struct InFlight {  // of all processes of the slice, and since when the card has been at it
     std::uint64_t ns;
     std::uint64_t anchor_ns;
     std::uint64_t longest_ns;  // the longest operation that another process has measured
+    std::uint32_t processes;   // this one and those that have something in flight
   };
   enum class Fit : std::uint8_t { kYes, kLate, kNoGrant, kNoCredit };
   /// Whether more may follow what is in flight; kLate: yes, what is in flight should have ended long ago.

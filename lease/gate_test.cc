@@ -473,15 +473,15 @@ TEST(Gate, TimeThatPassedCountsAsWorkDoneUpToTheNextMarker) {
   EXPECT_EQ(verdict(6 * kMs, 2 * kMs + 1), Verdict::kWaitCompletion) << "and no later: nothing is known to be done";
   EXPECT_EQ(verdict(kMs, 5 * kMs), Verdict::kGo) << "4 ms late, expected to last for as long again";
   EXPECT_EQ(verdict(kMs, 5 * kMs + 1), Verdict::kWaitCompletion);
-  EXPECT_EQ(verdict(kMs, 21 * kMs), Verdict::kWaitCompletion);
-  EXPECT_EQ(verdict(kMs, 21 * kMs + 1), Verdict::kGo) << "it may wait for this very launch";
+  EXPECT_EQ(verdict(kMs, 41 * kMs), Verdict::kWaitCompletion);
+  EXPECT_EQ(verdict(kMs, 41 * kMs + 1), Verdict::kGo) << "it may wait for this very launch; 20 ms for each process";
 }
 
 TEST(Gate, BehindWorkThatIsLateOneLaunchGoesAtATime) {
   World w;
   w.gate.costs().learn(kKey, kMs / 50);
   w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
-  other_has_in_flight(w, kMs, w.now - 30 * kMs);
+  other_has_in_flight(w, kMs, w.now - 60 * kMs);
   ASSERT_EQ(w.enter().verdict, Verdict::kGo);
   EXPECT_EQ(w.slot().inflight_ns.raw, kMs / 50) << "no credit beyond this launch";
   EXPECT_EQ(w.lane.credit_ns, 0U);
@@ -525,6 +525,20 @@ TEST(Gate, NoMoreSlotsAreReadThanAPageHas) {
   w.account->slots[abi::kAccountSlots - 1].inflight_ns.raw = 5 * kMs;
   w.account->slots[abi::kAccountSlots - 1].anchor_ns.raw = w.now;
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
+}
+
+// Alone on the card a process does not wait for what another one of its slice has in flight: both have their part.
+TEST(Gate, AloneEachProcessHasItsPartOfTheCredit) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kSolo, ~0ULL, 4'000);
+  other_has_in_flight(w, 400 * kMs, w.now);
+  int passed = 0;
+  while (w.enter(kKey, kStream + static_cast<std::uint64_t>(passed)).verdict == Verdict::kGo && passed < 100) {
+    ++passed;
+    w.gate.give_credit_back(w.lane, w.now);
+  }
+  EXPECT_EQ(passed, 3) << "2 ms in front of the third: half of 4 ms";
 }
 
 // Processes find an empty card at the same moment, and what fits is one of them.

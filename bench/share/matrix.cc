@@ -76,6 +76,17 @@ std::vector<Scenario> process_scenarios() {
   constexpr double kNotJudged = 100;
   std::vector<Scenario> all;
   const Workload steady{500'000};
+  for (const std::uint32_t processes : {4U, 16U, 64U}) {
+    for (const auto& [length, kernel_ns] : {std::pair{"20us", 20'000U}, {"0.5ms", 500'000U}, {"20ms", 20'000'000U}}) {
+      for (const bool sync : {false, true}) {
+        Workload work{kernel_ns, sync};
+        work.processes = processes;
+        const std::string name = std::to_string(processes) + " x " + (sync ? "sync " : "") + length + ", alone";
+        all.push_back({name, {tenant(30, work)}, {-1}, kNotJudged, kNotJudged});
+        all.back().least_process = 90;
+      }
+    }
+  }
   const auto add = [&](const std::string& name, const Workload& work, abi::ShareClass share, bool alone) {
     const bool long_kernels = work.kernel_ns * work.graph_of > kLong;
     Scenario scenario;
@@ -132,7 +143,12 @@ std::vector<Scenario> unruly_scenarios() {
     all[beside(std::string("16 x ") + text + " come later", late, steady)].from_ns = kLater;
     late = steady;
     late.start_ns = kLater;
-    all[beside(std::string("come later to 16 x ") + text, many(16, kernel_ns), late)].from_ns = kLater;
+    const std::size_t later = beside(std::string("come later to 16 x ") + text, many(16, kernel_ns), late);
+    all[later].from_ns = kLater;
+    if (kernel_ns < 20'000'000) continue;
+    // Alone each process has its part of what may be in flight, which is seconds by now: it is repaid.
+    all[later].most_off_10s = 100;
+    all[later].most_short = 5;
   }
   for (const auto& [text, kernel_ns] : {std::pair{"0.5ms", 500'000U}, {"5ms", 5'000'000U}, {"20ms", 20'000'000U}}) {
     Workload old = many(16, kernel_ns);

@@ -17,6 +17,7 @@ struct Scenario {
   double most_off_10s = 1.5;    // points, every window of 10 s
   std::uint64_t from_ns = 2'000'000'000;  // what was before is not judged
   bool only_short = false;      // more than the target is no fault: others can not use what was theirs
+  double least_process = 0;     // of the first tenant's processes: the least served one, per cent of their mean
   double most_short = 100;      // points, over all that is judged together
   double most_capped_2s = 100;  // per cent of the card: the first tenant's cap over every 2 s that begin at any 20 ms
   /// What a test runner prints for it.
@@ -42,8 +43,8 @@ struct Waiting {
   double neighbour = 0;     // per cent of the card
   double idle = 0;          // of the card, switches between processes included
 };
-/// How the card is used then. `neighbour`: false for the loop alone; `controlled`: false for what the hardware does alone,
-/// which lets the neighbour's work fill every pause.
+/// How the card is used then. `neighbour`: false for the loop alone; `controlled`: false for what the hardware does by
+/// itself, which lets the neighbour's work fill every pause.
 ///   cost  about 10 ms of real time per second of virtual time
 Waiting waiting_loop(std::uint64_t kernel_ns, bool neighbour, bool controlled, unsigned seconds, std::uint64_t seed);
 
@@ -59,7 +60,7 @@ struct Judgement {
   double jain = 1;            // fairness of the shares in relation to their targets
   [[nodiscard]] bool holds(const Scenario& scenario) const {
     return off_1s <= scenario.most_off_1s && off_10s <= scenario.most_off_10s && short_by <= scenario.most_short &&
-           most_2s <= scenario.most_capped_2s;
+           most_2s <= scenario.most_capped_2s && least_process >= scenario.least_process;
   }
 };
 

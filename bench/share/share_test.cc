@@ -32,6 +32,7 @@ TEST_P(ManyProcesses, AreOneSliceToTheirNeighbourAndToTheirCap) {
   EXPECT_LE(got.off_1s, GetParam().most_off_1s);
   EXPECT_LE(got.off_10s, GetParam().most_off_10s);
   EXPECT_LE(got.most_2s, GetParam().most_capped_2s);
+  EXPECT_GE(got.least_process, GetParam().least_process);
 }
 
 INSTANTIATE_TEST_SUITE_P(Matrix, ManyProcesses, testing::ValuesIn(process_scenarios()), test_name);
