@@ -76,6 +76,13 @@ class PageFiles {
   ///   errors  any: it cannot be told now (no descriptor is left, all its threads ended while they were looked at)
   static Result<int> count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode);
 
+  /// Where the process maps the lifeline of this slot (abi/page.h), as /proc/<pid>/map_files spells it; empty: nowhere.
+  /// Cost: reads its list of mappings.
+  static std::string lifeline(std::int32_t pid, const std::string& name, std::uint64_t inode, std::uint32_t slot);
+  /// The living processes that have inherited the lifeline at this place. Cost: a look at each process of the machine.
+  static std::vector<std::int32_t> heirs(const std::string& place, const std::string& name, std::uint64_t inode,
+                                         std::uint32_t slot);
+
  private:
   std::string folder_;
   Fd read_only_;

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -130,7 +131,7 @@ void Slice::take_members_over() {
     Fd pidfd = pin(pid);
     const bool lives = pidfd || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
     if (lives && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode).value_or(1) > 0) {
-      members_[i] = {std::move(pidfd), pid, now_ns()};
+      members_[i] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
     } else {
       empty_slot(i);  // the bound of all sums is not known before the last one
     }
@@ -165,15 +166,39 @@ Result<void> Slice::set_overhead(std::uint32_t card, std::uint64_t bytes) {
   return {};
 }
 
+void Slice::free_replaced(std::int32_t pid) {
+  std::vector<std::uint32_t> replaced;
+  for (const auto& [held, member] : members_) {
+    if (member.pid == pid && !member.dead && member.image.gone()) replaced.push_back(held);
+  }
+  for (const std::uint32_t held : replaced) free_slot(held);
+}
+
 int Slice::take_slot(std::int32_t pid, Fd pidfd) {
   std::uint32_t slot = 0;
   while (members_.contains(slot)) ++slot;
   if (slot >= abi::kAccountSlots) return -1;
   empty_slot(slot);
-  members_[slot] = {std::move(pidfd), pid, now_ns()};
+  members_[slot] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
   for (Card& card : cards_) card.account.page->slots[slot].host_pid.store_release(static_cast<std::uint64_t>(pid));
   refresh_headers();
   return static_cast<int>(slot);
+}
+
+void Slice::process_died(std::uint32_t slot) {
+  const auto found = members_.find(slot);
+  if (found == members_.end()) return;  // told twice at once
+  Member& member = found->second;
+  member.dead = true;
+  member.pidfd.reset();
+  member.heirs.clear();
+  if (!member.lifeline.empty()) {
+    const AccountFile& account = cards_[0].account;
+    for (const std::int32_t heir : PageFiles::heirs(member.lifeline, cards_[0].name, account.inode, slot)) {
+      member.heirs.push_back({pin(heir), Image::of(heir)});
+    }
+  }
+  if (member.heirs.empty()) free_slot(slot);
 }
 
 void Slice::free_slot(std::uint32_t slot) {
@@ -186,24 +211,27 @@ void Slice::empty_slot(std::uint32_t slot) {
   for (Card& card : cards_) card.loop->empty_slot(card.number, slot);
 }
 
-void Slice::look_for_exec(std::uint64_t now_ns) {
-  constexpr std::uint64_t kTimeToMapNs = 2'000'000'000;  // from the welcome to the mapping, with patience
-  if (members_.empty()) return;
-  auto looked_at = members_.upper_bound(last_looked_at_);
-  if (looked_at == members_.end()) looked_at = members_.begin();
-  last_looked_at_ = looked_at->first;
-  const std::int32_t pid = looked_at->second.pid;
-  if (!looked_at->second.pidfd) looked_at->second.pidfd = pin(pid);
-  int held = 0;
-  std::uint32_t oldest = looked_at->first;
-  for (const auto& [slot, member] : members_) {
-    if (member.pid != pid) continue;
-    ++held;
-    if (member.since_ns < members_[oldest].since_ns) oldest = slot;
+void Slice::look_for_exec() {
+  constexpr int kAtOnce = 32;
+  constexpr int kLooksForLifeline = 3;  // the first may come before it is mapped; an old library has none
+  for (int looked = 0; looked < kAtOnce && !members_.empty(); ++looked) {
+    auto next = members_.upper_bound(last_looked_at_);
+    if (next == members_.end()) next = members_.begin();
+    if (looked > 0 && next->first <= last_looked_at_) return;  // all of them
+    last_looked_at_ = next->first;
+    Member& member = next->second;
+    if (member.dead) {
+      const auto left = [](const Member::Heir& heir) { return !heir.pidfd || heir.image.gone(); };
+      if (std::any_of(member.heirs.begin(), member.heirs.end(), left)) process_died(last_looked_at_);
+      continue;
+    }
+    if (!member.pidfd) member.pidfd = pin(member.pid);
+    if (!member.image.known()) member.image = Image::of(member.pid);
+    if (member.lifeline.empty() && member.looks++ < kLooksForLifeline) {
+      member.lifeline = PageFiles::lifeline(member.pid, cards_[0].name, cards_[0].account.inode, last_looked_at_);
+    }
+    if (member.image.gone()) free_slot(last_looked_at_);
   }
-  if (now_ns - members_[oldest].since_ns < kTimeToMapNs) return;
-  const auto mapped = PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode);
-  if (mapped && *mapped < held) free_slot(oldest);
 }
 
 // Written anew each time: a tenant may have spoiled them, and its neighbours in the slice need them.
@@ -246,7 +274,9 @@ void Slice::describe(abi::ControlReply* out) {
     state.busy_ns = cards_[i].loop->busy_ns(cards_[i].number);
     state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);
   }
-  for (const auto& [slot, member] : members_) out->pids[out->pid_count++] = member.pid;
+  for (const auto& [slot, member] : members_) {
+    if (!member.dead) out->pids[out->pid_count++] = member.pid;
+  }
 }
 
 void Slice::revoke() {

@@ -1,0 +1,61 @@
+#include "preload/export.h"
+#include "preload/memory.h"
+#include "preload/meter.h"
+
+// The later ways by which a stream begins and ends to capture. (The first ones stand in launch.cc.) While one of these
+// calls is under way nobody allocates or frees in stream order: whether a request becomes a node or memory is known
+// before the driver is called, and stays so until it has answered.
+using namespace carve::preload;
+
+namespace {
+
+template <class Call>
+CUresult begin(CUstream stream, Call call) {
+  if (duty() == Duty::kUnknown) {
+    return refusal();
+  }
+  before_stream_ends(stream);
+  const HoldAlone change(memory.capture_lock);
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS) {
+    capture_began();
+  }
+  return result;
+}
+
+template <class Call>
+CUresult end(Call call) {
+  if (duty() == Duty::kUnknown) {
+    return refusal();
+  }
+  const HoldAlone change(memory.capture_lock);
+  capture_ended();
+  return call();
+}
+
+}  // namespace
+
+CARVE_EXPORT CUresult cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void* callback,
+                                                    void* data) {
+  return begin(stream, [=] {
+    return CARVE_DRIVER(cuStreamBeginRecaptureToGraph)(stream, mode, graph, callback, data);
+  });
+}
+CARVE_EXPORT CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void* callback,
+                                                         void* data) {
+  return begin(stream, [=] {
+    return CARVE_DRIVER(cuStreamBeginRecaptureToGraph_ptsz)(stream, mode, graph, callback, data);
+  });
+}
+CARVE_EXPORT CUresult cuStreamBeginCaptureToCig(CUstream stream, void* parameters) {
+  return begin(stream, [=] { return CARVE_DRIVER(cuStreamBeginCaptureToCig)(stream, parameters); });
+}
+CARVE_EXPORT CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, void* parameters) {
+  return begin(stream, [=] { return CARVE_DRIVER(cuStreamBeginCaptureToCig_ptsz)(stream, parameters); });
+}
+CARVE_EXPORT CUresult cuStreamEndCaptureToCig(CUstream stream) {
+  return end([=] { return CARVE_DRIVER(cuStreamEndCaptureToCig)(stream); });
+}
+CARVE_EXPORT CUresult cuStreamEndCaptureToCig_ptsz(CUstream stream) {
+  return end([=] { return CARVE_DRIVER(cuStreamEndCaptureToCig_ptsz)(stream); });
+}
