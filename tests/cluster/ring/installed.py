@@ -88,7 +88,7 @@ def next_images(ring, folder) -> tuple:
     for name, program in (("carve", "carve"), ("carve-arbiter", "carve-arbiter-next")):
         build = folder / f"next-{name}"
         shutil.rmtree(build, ignore_errors=True)
-        for file, source in (("bin/carve", f"bin/{program}"),
+        for file, source in (("bin/carve", f"bin/{program}"), ("preload/carve-hook", "preload/carve-hook"),
                              ("preload/libcarve-cuda.so", "preload/libcarve-cuda-next.so"),
                              ("preload/libcarve-nvml.so", "preload/libcarve-nvml-next.so")):
             (build / file).parent.mkdir(parents=True, exist_ok=True)

@@ -347,6 +347,7 @@ FILES = [
     (r"/var/lib/carve/journal\.d", "d", "700"),
     (r"/var/lib/carve/journal\.d/(lock|journal)", "f", "600"),
     (r"/var/lib/carve/lib(/[0-9a-f]{16}(/links-[\d.]+)?)?", "d", "755"),     # mapped by every container's processes
+    (r"/var/lib/carve/lib/[0-9a-f]{16}/carve-hook", "f", "755"),       # executed by the container runtime
     (r"/var/lib/carve/lib/[0-9a-f]{16}/(links-[\d.]+/)?lib(carve-cuda|carve-nvml|cuda|nvidia-ml)\.so(\.[\d.]+)?", "f", "755"),
     (r"/var/lib/carve/lib/[0-9a-f]{16}/links-[\d.]+/lib(cuda|nvidia-ml)\.so(\.1)?", "l", "777"),
     (r"/var/run/cdi", "d", "755"),
