@@ -93,11 +93,12 @@ std::vector<std::string> card_uuids() {
   return uuids;
 }
 
-Truth truth_of_group(const std::string& group) {
+Truth truth_of_group(const std::string& group, int card) {
   Truth truth;
   const nlohmann::json account = simctl("groups");
   for (const nlohmann::json& row : account["groups"]) {
-    if (!group.empty() && row["cgroup"].get<std::string>() != group) {
+    if ((!group.empty() && row["cgroup"].get<std::string>() != group) ||
+        (card >= 0 && row["card"].get<int>() != card)) {
       continue;
     }
     truth.explicit_bytes += row["explicit_bytes"].get<std::uint64_t>();

@@ -25,8 +25,8 @@ struct Truth {
   int alive = 0;
 };
 
-/// Of all processes in the control group `group` (v2 path), or of all on the card when it is empty.
-Truth truth_of_group(const std::string& group);
+/// Of all processes in the control group `group` (v2 path), or of all when it is empty; on one card, or on all.
+Truth truth_of_group(const std::string& group, int card = -1);
 /// Of one process, dead or alive; on one card, or on all.
 Truth truth_of_process(pid_t pid, int card = -1);
 /// Share of card 0 delivered to the process, in per cent, for each whole window of `window_ms` after `since_ns`.
