@@ -206,10 +206,13 @@ void put_back(const Entry& entry, std::uint32_t destroyed_before) {
   const bool in_context = entry.kind == Kind::kLinear || entry.kind == Kind::kSmall || entry.kind == Kind::kExact;
   if (in_context && destroyed_since(entry.owner, destroyed_before)) {
     forget(entry);
-  } else if (in_context) {
-    remember_in_context(entry, destroyed_before);
-  } else {
-    remember(entry);
+    return;
+  }
+  const Table<64>::Added added = memory.addresses.insert_new(entry);
+  if (added == Table<64>::Added::kTaken) {
+    forget(entry);  // the driver gave the address to another thread since: what it was before is gone
+  } else if (added == Table<64>::Added::kDone && in_context) {
+    remember_in_context_slowly(entry, destroyed_before, true);
   }
 }
 

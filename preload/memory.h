@@ -45,6 +45,7 @@ struct alignas(4096) Memory {
   std::uint32_t pool_count;
   Lock pools_lock;
   SharedLock capture_lock;  // alone: a stream begins or ends to capture; shared: nobody does
+  SharedLock map_lock;      // alone: mappings are undone, in the driver and here; shared: they are made
   Lock import_lock;         // what an imported handle is charged for grows
   Lock context_lock;
   // Contexts that were destroyed, the latest kDestroyed of them; `destroyed_count` ever, under `context_lock`.
@@ -76,7 +77,8 @@ bool revoked(const Card& card);
 bool remember(const Entry& entry);
 /// The rest of remember_in_context.
 bool remember_in_context_slowly(const Entry& entry, std::uint32_t destroyed_before, bool inserted);
-/// The driver would not free it: as `remember`, with the same look at the context.
+/// The driver would not free it, as far as is known, and the caller has taken it out of the table: in it goes again. It
+/// is given back instead when it is gone after all: with its context, or because its address is another's by now.
 void put_back(const Entry& entry, std::uint32_t destroyed_before);
 inline std::uint32_t contexts_destroyed() { return __atomic_load_n(&memory.destroyed_count, __ATOMIC_ACQUIRE); }
 /// As `remember`, for memory that dies with its context: when that was destroyed since `destroyed_before` was read, by

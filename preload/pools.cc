@@ -208,7 +208,8 @@ bool is_dying(CUmemoryPool handle) {
 /// What one attempt came to.
 struct Attempt {
   CUresult result;
-  Pool* full;  // not null: the slice is, with this pool as it stands
+  Pool* full;       // not null: the slice is, with this pool as it stands
+  bool overgrown;   // full, and the driver took more than was announced: `bytes` are on their way back in the stream
 };
 
 /// Charges the pool, asks the driver, settles. Under `capture_lock`.
@@ -218,30 +219,26 @@ Attempt attempt(Pool& pool, std::uint64_t bytes, bool with_trim, CUstream stream
   {
     const Hold hold(pool.lock);
     if (!charge_in_pool(pool, bytes, with_trim)) {
-      return {CUDA_ERROR_OUT_OF_MEMORY, &pool};
+      return {CUDA_ERROR_OUT_OF_MEMORY, &pool, false};
     }
     const CUresult result = take(address);
     if (result != CUDA_SUCCESS) {
       leave_pool(pool, bytes);
-      return {result, nullptr};
+      return {result, nullptr, false};
     }
     if (!settle(pool)) {
-      // The driver reserved more than the slice has left: undo it.
       CARVE_DRIVER(cuMemFreeAsync)(address, stream);
-      CARVE_DRIVER(cuStreamSynchronize)(stream);
-      trim(pool);
-      leave_pool(pool, bytes);
-      return {CUDA_ERROR_OUT_OF_MEMORY, nullptr};
+      return {CUDA_ERROR_OUT_OF_MEMORY, &pool, true};
     }
   }
   const auto place = static_cast<std::uint64_t>(&pool - memory.pools);
   if (remember({address, bytes, place, pool.card, Kind::kPooled, 1})) {
-    return {CUDA_SUCCESS, nullptr};
+    return {CUDA_SUCCESS, nullptr, false};
   }
   CARVE_DRIVER(cuMemFreeAsync)(address, stream);
   const Hold hold(pool.lock);
   leave_pool(pool, bytes);
-  return {CUDA_ERROR_OUT_OF_MEMORY, nullptr};
+  return {CUDA_ERROR_OUT_OF_MEMORY, nullptr, false};
 }
 
 /// One request out of a pool; null: out of the current one of the stream's device. While capturing nothing is
@@ -255,8 +252,9 @@ CUresult allocate(CUmemoryPool handle, std::uint64_t bytes, CUstream stream, boo
   if (handle != nullptr && is_dying(handle)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const std::uint64_t charged = round_up(bytes, 512);
   Card* card = nullptr;
-  Pool* full = nullptr;
+  Attempt made{};
   for (bool waited = false;; waited = true) {
     {
       const HoldShared hold(memory.capture_lock);
@@ -281,17 +279,23 @@ CUresult allocate(CUmemoryPool handle, std::uint64_t bytes, CUstream stream, boo
       if (pool == nullptr) {
         return CUDA_ERROR_OUT_OF_MEMORY;
       }
-      const Attempt made = attempt(*pool, round_up(bytes, 512), waited, named(stream, per_thread), take);
-      full = made.full;
-      if (full == nullptr) {
+      made = attempt(*pool, charged, waited, named(stream, per_thread), take);
+      if (made.full == nullptr) {
         return made.result;
       }
     }
-    if (waited) {
+    if (waited && !made.overgrown) {
       return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    // What was freed in this stream is free when it comes there. Other threads' captures may begin and end meanwhile.
+    // What was freed in this stream is free when it comes there. No lock is held: the stream may stand behind a host
+    // function that waits for another thread, and that thread may begin a capture.
     CARVE_DRIVER(cuStreamSynchronize)(named(stream, per_thread));
+    if (made.overgrown) {
+      const Hold hold(made.full->lock);
+      trim(*made.full);
+      leave_pool(*made.full, charged);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
   }
 }
 

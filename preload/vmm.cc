@@ -185,6 +185,7 @@ CARVE_EXPORT CUresult cuMemMap(CUdeviceptr address, std::size_t size, std::size_
     drop_handle(handle);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  const HoldShared hold(memory.map_lock);
   const CUresult result = CARVE_DRIVER(cuMemMap)(address, size, offset, handle, flags);
   if (result == CUDA_SUCCESS && remember({address, size, handle, 0, Kind::kMapping, 1})) {
     return result;
@@ -204,18 +205,26 @@ CARVE_EXPORT CUresult cuMemUnmap(CUdeviceptr address, std::size_t size) {
   if (now == Duty::kUnknown) {
     return refusal();
   }
+  if (now == Duty::kNone) {
+    return CARVE_DRIVER(cuMemUnmap)(address, size);
+  }
+  // Alone: what another thread maps here in between would be taken for what is gone.
+  const HoldAlone hold(memory.map_lock);
   const CUresult result = CARVE_DRIVER(cuMemUnmap)(address, size);
-  if (result != CUDA_SUCCESS || now == Duty::kNone) {
+  if (result != CUDA_SUCCESS) {
     return result;
   }
-  // One call may undo several mappings that lie side by side. Who maps there again waits until they are gone here too.
+  // One call may undo several mappings that lie side by side.
   for (CUdeviceptr at = address; at < address + size;) {
-    Entry entry{};
-    const bool known = memory.addresses.take(at, entry) && entry.kind == Kind::kMapping && entry.bytes != 0;
-    if (known) {
-      drop_handle(entry.owner);
+    Entry gone{};
+    memory.addresses.update(at, [&](const Entry& entry) {
+      gone = entry.kind == Kind::kMapping ? entry : Entry{};
+      return entry.kind != Kind::kMapping;
+    });
+    if (gone.bytes != 0) {
+      drop_handle(gone.owner);
     }
-    at += known ? entry.bytes : kGranule;
+    at += gone.bytes != 0 ? gone.bytes : kGranule;
   }
   return result;
 }

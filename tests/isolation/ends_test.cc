@@ -132,6 +132,36 @@ TEST_F(SliceTest, AContextDestroyedUnderAnotherThreadLeavesNothingCharged) {
   }), 0);
 }
 
+// Memory of cuMemAlloc is freed in stream order while another thread allocates: it may get the same address before the
+// first thread has looked whether it is free. What the other thread has stays charged.
+TEST_F(SliceTest, AnAddressFreedInStreamOrderAndHandedOutAgainIsChargedToItsNewOwner) {
+  start_slice(kContext + kRoom);
+  EXPECT_EQ(in_child([] {
+    if (start_driver() != 0) return 1;
+    const std::size_t before = free_memory();
+    std::atomic<bool> stop{false};
+    std::thread other([&] {
+      make_current();
+      CUdeviceptr address = 0;
+      while (!stop.load()) {
+        if (call("cuMemAlloc_v2", &address, std::size_t{2 * kMiB}) == 0) call("cuMemFreeAsync", address, CUstream{});
+      }
+    });
+    int wrong = 0;
+    for (int round = 0; round < 300 && wrong == 0; ++round) {
+      std::vector<CUdeviceptr> held(20);
+      for (CUdeviceptr& one : held) {
+        if (call("cuMemAlloc_v2", &one, std::size_t{2 * kMiB}) != 0) wrong = 2;
+      }
+      if (round % 10 == 0 && free_memory() > before - 40 * kMiB) wrong = 3;
+      for (const CUdeviceptr one : held) call("cuMemFree_v2", one);
+    }
+    stop.store(true);
+    other.join();
+    return wrong != 0 ? wrong : free_memory() == before ? 0 : 4;
+  }), 0);
+}
+
 /// Holds a stream until it is let go.
 class Held {
  public:
