@@ -17,27 +17,27 @@ struct Word {
   bool alone;  // only while the other threads of the process do nothing
 };
 constexpr Word kWords[] = {
-    {"cuMemAlloc", 10, false},
+    {"cuMemAlloc", 12, false},
     {"cuMemAllocPitch", 3, false},
     {"cuMemAllocManaged", 3, false},
     {"cuArrayCreate", 3, false},
     {"cuMipmappedArrayCreate", 3, false},
-    {"cuMemCreate", 5, false},
+    {"cuMemCreate", 8, false},
     {"cuMemCreate, cuMemMap, cuMemRelease", 5, false},
     {"cuMemAllocAsync", 10, false},
     {"cuMemAllocFromPoolAsync", 8, false},
-    {"free", 16, false},
-    {"cuMemFreeAsync", 10, false},
-    {"cuStreamCreate", 4, false},
+    {"free", 11, false},
+    {"cuMemFreeAsync", 8, false},
+    {"cuStreamCreate", 9, false},
     {"cuStreamDestroy", 2, false},
     {"cuLaunchHostFunc", 4, false},
     {"cuStreamSynchronize", 4, false},
-    {"cuMemPoolCreate", 4, false},
-    {"cuMemPoolDestroy", 4, true},
+    {"cuMemPoolCreate", 9, false},
+    {"cuMemPoolDestroy", 3, true},
     {"cuMemPoolTrimTo", 2, false},
     {"cuMemPoolSetAttribute, keep all", 2, false},
     {"cuDeviceSetMemPool", 4, true},
-    {"cuCtxCreate", 4, true},
+    {"cuCtxCreate", 12, true},
     {"cuCtxAttach", 2, true},
     {"cuCtxDetach", 4, true},
     {"cuCtxDestroy", 4, true},
@@ -47,9 +47,9 @@ constexpr Word kWords[] = {
     {"cuMemFree of nodes", 5, false},
     {"cuGraphExecDestroy", 4, false},
     {"cuDeviceGraphMemTrim", 2, false},
-    {"export", 4, false},
-    {"cuMemImportFromShareableHandle", 4, false},
-    {"cuIpcOpenMemHandle", 4, false},
+    {"export", 12, false},
+    {"cuMemImportFromShareableHandle", 6, false},
+    {"cuIpcOpenMemHandle", 6, false},
     {"nonsense", 3, false},
     {"cuMemGetInfo", 3, false},
 };
@@ -63,7 +63,7 @@ class Generator {
     program_.threads = 1 + below(kMostThreads);
     program_.rounds = 4 + 2 * below(4);
     program_.roomy = below(4) == 0;
-    constexpr std::uint64_t kRooms[] = {66, 130, 257, 400};
+    constexpr std::uint64_t kRooms[] = {66, 130, 170, 300};
     program_.room = (program_.roomy ? 8192 : kRooms[below(4)]) * kMebi;
   }
 
@@ -91,9 +91,11 @@ class Generator {
     }
     return count;
   }
-  unsigned own_stream(unsigned thread, bool alone) {
+  unsigned own_stream(unsigned process, unsigned thread, bool alone) {
     const unsigned kind = below(4);
-    return kind == 0 ? kNoStream : kind == 1 ? kOwnStream : own(kStreams, thread, alone);
+    return kind == 0   ? kNoStream
+           : kind == 1 ? kOwnStream
+                       : fitting(known_[process].streams, true, thread, alone);
   }
 
   Verb choose(bool alone) {
@@ -107,6 +109,82 @@ class Generator {
     }
   }
 
+  /// A slot that suits: empty for what makes something, full for what needs it, as far as is known here. After some
+  /// attempts any, so that there are misses too.
+  unsigned fitting(std::vector<bool>& full, bool wanted, unsigned thread, bool alone) {
+    const auto count = static_cast<unsigned>(full.size());
+    unsigned slot = own(count, thread, alone);
+    for (unsigned turn = 0; turn < 12 && full[slot % count] != wanted; ++turn) slot = own(count, thread, alone);
+    return slot;
+  }
+
+  void place(Step& step, bool alone) {
+    Known& known = known_[step.process];
+    const auto choose_from = [&](std::vector<bool>& full, bool makes, bool ends) {
+      const unsigned slot = fitting(full, !makes, step.thread, alone);
+      if (makes || ends) full[slot % full.size()] = makes;
+      return slot;
+    };
+    switch (step.verb) {
+      case Verb::kMakeStream: case Verb::kEndStream: case Verb::kDelay: case Verb::kSync:
+        step.slot = choose_from(known.streams, step.verb == Verb::kMakeStream, step.verb == Verb::kEndStream);
+        break;
+      case Verb::kFromPool: case Verb::kTrimPool: case Verb::kKeepAll: case Verb::kMakePool: case Verb::kEndPool:
+      case Verb::kUsePool:
+        step.with = choose_from(known.pools, step.verb == Verb::kMakePool, step.verb == Verb::kEndPool);
+        break;
+      case Verb::kMakeContext: case Verb::kAttach: case Verb::kDetach: case Verb::kEndContext:
+        step.slot = choose_from(known.contexts, step.verb == Verb::kMakeContext, step.verb == Verb::kEndContext);
+        break;
+      case Verb::kCapture: case Verb::kNodes: case Verb::kLaunch: case Verb::kFreeNodes: case Verb::kEndGraph:
+        step.slot = choose_from(known.graphs, step.verb == Verb::kCapture || step.verb == Verb::kNodes,
+                                step.verb == Verb::kEndGraph);
+        step.with = fitting(known.streams, true, step.thread, alone);
+        break;
+      case Verb::kImport: case Verb::kOpen:
+        step.with = choose_notice(step.verb == Verb::kImport ? Verb::kHandle : Verb::kAlloc);
+        break;
+      case Verb::kNonsense:
+        step.with = below(8);
+        break;
+      default:
+        break;
+    }
+    const bool ends = step.verb == Verb::kFree || step.verb == Verb::kFreeInOrder;
+    const bool makes = step.verb <= Verb::kFromPool || step.verb == Verb::kImport || step.verb == Verb::kOpen;
+    if (makes || ends) {
+      step.slot = choose_from(known.memory, makes, ends);
+      known.kinds.at(step.slot) = makes ? step.verb : Verb::kInfo;
+      if (step.verb == Verb::kAlloc && (step.with != 0 || step.bytes < 2 * kMebi)) known.kinds.at(step.slot) = Verb::kInfo;
+    }
+    if (step.verb == Verb::kExport) publish(step, alone);
+  }
+
+  /// Something that others can open, if there is any, goes on the board.
+  void publish(Step& step, bool alone) {
+    Known& known = known_[step.process];
+    const auto open = [&](unsigned slot) {
+      return known.kinds.at(slot) == Verb::kHandle || known.kinds.at(slot) == Verb::kAlloc;
+    };
+    step.with = own(kBoard, step.thread, alone);
+    step.slot = own(kMemorySlots, step.thread, alone);
+    for (unsigned turn = 0; turn < 24 && !open(step.slot); ++turn) step.slot = own(kMemorySlots, step.thread, alone);
+    Verb& notice = known.board.at(step.with);
+    if (notice == Verb::kInfo && open(step.slot)) notice = known.kinds.at(step.slot);
+  }
+
+  /// A place on the board, as the runner names it, where such a thing lies.
+  unsigned choose_notice(Verb kind) {
+    unsigned board = 0;
+    unsigned process = 0;
+    for (unsigned turn = 0; turn < 24; ++turn) {
+      board = below(kBoard);
+      process = below(program_.processes);
+      if (known_[process].board.at(board) == kind) break;
+    }
+    return board * kMostProcesses + process;
+  }
+
   void add(unsigned process, unsigned thread, bool alone) {
     Step step;
     step.round = round_;
@@ -116,48 +194,28 @@ class Generator {
     step.current = below(kCards);
     step.card = below(kCards);
     step.bytes = kSizes[below(std::size(kSizes))];
-    step.slot = own(kMemorySlots, thread, alone);
-    switch (step.verb) {
-      case Verb::kAlloc: case Verb::kPitch: case Verb::kManaged: case Verb::kArray: case Verb::kMipmap:
-        step.with = below(3) == 0 ? 1 + below(kContexts) : 0;
-        break;
-      case Verb::kAsync: case Verb::kFreeInOrder:
-        step.with = own_stream(thread, alone);
-        break;
-      case Verb::kMakeStream: case Verb::kEndStream: case Verb::kDelay: case Verb::kSync:
-        step.slot = own(kStreams, thread, alone);
-        break;
-      case Verb::kFromPool: case Verb::kTrimPool: case Verb::kKeepAll: case Verb::kMakePool: case Verb::kEndPool:
-      case Verb::kUsePool:
-        step.with = own(kPools, thread, alone);
-        break;
-      case Verb::kMakeContext: case Verb::kAttach: case Verb::kDetach: case Verb::kEndContext:
-        step.slot = below(kContexts);
-        break;
-      case Verb::kCapture: case Verb::kNodes: case Verb::kLaunch: case Verb::kFreeNodes: case Verb::kEndGraph:
-        step.slot = own(kGraphs, thread, alone);
-        step.with = own(kStreams, thread, alone);
-        break;
-      case Verb::kExport:
-        step.with = own(kBoard, thread, alone);
-        break;
-      case Verb::kImport: case Verb::kOpen:
-        step.with = below(kBoard) * kMostProcesses + below(program_.processes);
-        break;
-      case Verb::kNonsense:
-        step.with = below(8);
-        break;
-      default:
-        break;
-    }
+    if (step.verb <= Verb::kMipmap && below(3) == 0) step.with = 1 + below(kContexts);
+    if (step.verb == Verb::kAsync || step.verb == Verb::kFreeInOrder) step.with = own_stream(process, thread, alone);
     // What is on the board is put there in one kind of round and taken in the other, so that no two meet.
     const bool taken = step.verb == Verb::kImport || step.verb == Verb::kOpen;
     if ((taken && alone) || (step.verb == Verb::kExport && !alone)) return;
+    place(step, alone);
     if (program_.steps.size() < kMostSteps) program_.steps.push_back(step);
   }
 
+  /// Which slots of a process are full, when all that was asked for was granted.
+  struct Known {
+    std::vector<bool> memory = std::vector<bool>(kMemorySlots), streams = std::vector<bool>(kStreams),
+                      pools = std::vector<bool>(kPools), contexts = std::vector<bool>(kContexts),
+                      graphs = std::vector<bool>(kGraphs);
+    // What a slot holds for others, and what is on the board: a handle, memory of cuMemAlloc, or something else.
+    std::vector<Verb> kinds = std::vector<Verb>(kMemorySlots + 1, Verb::kInfo);
+    std::vector<Verb> board = std::vector<Verb>(kBoard + 1, Verb::kInfo);
+  };
+
   std::mt19937_64 random_;
   Program program_;
+  Known known_[kMostProcesses];
   unsigned round_ = 0;
 };
 

@@ -54,8 +54,8 @@ inline constexpr int kNeverRan = -3;
 
 /// What the processes of a run and their parent share.
 struct Shared {
-  std::atomic<unsigned> arrived;  // at the end of the round
-  std::atomic<unsigned> opened;   // rounds that may begin
+  std::atomic<unsigned> arrived;  // processes at the end of a part, summed over all parts
+  std::atomic<unsigned> opened;   // how many parts are over
   std::atomic<bool> stop;
   int results[kMostSteps];
   struct Notice {  // memory for other processes
@@ -65,8 +65,8 @@ struct Shared {
   } board[kMostProcesses][kBoard];
 };
 
-/// The part of one process, in a process of its own, with the library of this name. Stops after each round until the
-/// parent opens the next; after the last one, and once more when it has given back all that it had. Exit code.
+/// The part of one process, in a process of its own, with the library of this name. Waits until the parent opens the
+/// next part: when it has its contexts, after each round, and when it has given back all that it had. Exit code.
 int run_process(const Program& program, unsigned process, Shared& run, const char* library);
 
 }  // namespace carve::isolation

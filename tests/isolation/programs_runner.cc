@@ -45,13 +45,14 @@ class Process {
     for (unsigned card = 0; card < kCards; ++card) {
       if (call("cuDevicePrimaryCtxRetain", &primary_[card], static_cast<CUdevice>(card)) != 0) return 3;
     }
+    if (!wait_until_opened(1)) return 4;  // all have their contexts
     for (unsigned round = 0; round < program_.rounds; ++round) {
       play_round(round);
       settle();
-      if (!wait_for_the_next(round + 1)) return 4;
+      if (!wait_until_opened(round + 2)) return 4;
     }
     give_all_back();
-    return wait_for_the_next(program_.rounds + 1) ? 0 : 4;
+    return wait_until_opened(program_.rounds + 2) ? 0 : 4;
   }
 
  private:
@@ -81,7 +82,7 @@ class Process {
     }
   }
 
-  bool wait_for_the_next(unsigned round) {
+  bool wait_until_opened(unsigned round) {
     run_.arrived.fetch_add(1);
     while (run_.opened.load() < round) {
       if (run_.stop.load()) return false;

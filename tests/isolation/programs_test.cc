@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kContext = 105 * kMiB;
 constexpr std::uint64_t kFirstSeed = 1;
-constexpr std::uint64_t kSeeds = 150;
+constexpr std::uint64_t kSeeds = 250;
 constexpr int kSlowest = 30;  // seconds for one run
 constexpr char kLibrary[] = "libcuda.so.1";
 constexpr char kDriver[] = "/usr/lib/carve/driver/libcuda.so.1";
@@ -92,22 +92,23 @@ std::string ProgramsTest::look(const Program& program, unsigned round, const std
 std::string ProgramsTest::attend(const Program& program, bool in_slice, const std::vector<pid_t>& pids,
                                  const std::string& group) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(kSlowest);
-  for (unsigned round = 0; round <= program.rounds; ++round) {
-    while (run_->arrived.load() < (round + 1) * program.processes) {
+  for (unsigned part = 0; part < program.rounds + 2; ++part) {
+    while (run_->arrived.load() < (part + 1) * program.processes) {
       for (const pid_t pid : pids) {
         siginfo_t ended = {};
         if (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == pid) {
-          return "in round " + std::to_string(round) + " a process ended with " + std::to_string(ended.si_status);
+          return "in part " + std::to_string(part) + " a process ended with " + std::to_string(ended.si_status);
         }
       }
-      if (std::chrono::steady_clock::now() > end) return "round " + std::to_string(round) + " does not end";
+      if (std::chrono::steady_clock::now() > end) return "part " + std::to_string(part) + " does not end";
       usleep(100);
     }
-    if (in_slice ? round % 2 == 1 || round == program.rounds : round == program.rounds) {
-      const std::string wrong = look(program, round, group);
+    const bool over = part == program.rounds + 1;
+    if (over || (in_slice && part > 0 && part % 2 == 0)) {
+      const std::string wrong = look(program, part - 1, group);
       if (!wrong.empty()) return wrong;
     }
-    run_->opened.store(round + 1);
+    run_->opened.store(part + 1);
   }
   return "";
 }
