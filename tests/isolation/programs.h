@@ -59,7 +59,7 @@ struct Shared {
   std::atomic<bool> stop;
   int results[kMostSteps];
   struct Notice {  // memory for other processes
-    int state;     // 0 none, 1 a descriptor, 2 a handle, 3 refused
+    int state;     // 0 none, 1 a descriptor, 2 a handle, 3 refused, 4 freed again
     int pid, descriptor;
     char handle[64];
   } board[kMostProcesses][kBoard];

@@ -20,7 +20,7 @@ enum class State : std::uint8_t { kNone, kLive, kRefused };
 struct Object {
   State state = State::kNone;
   Verb made_by = Verb::kInfo;
-  bool published = false;
+  unsigned notice = 0;   // 1 + its place on the board, for other processes
   unsigned context = 0;  // 1 + the slot of the context that it dies with
   unsigned users = 0;
   std::uint64_t handle = 0;
@@ -232,7 +232,13 @@ class Process {
   }
 
   /// Nobody looks for it elsewhere in this round.
-  static bool may_end(const Object& object, const Step& step) { return !object.published || step.round % 2 == 1; }
+  static bool may_end(const Object& object, const Step& step) { return object.notice == 0 || step.round % 2 == 1; }
+
+  /// Others may keep it, but who was refused it before does not: from now on it is no more to be had.
+  void forget(Object& object) {
+    if (object.notice != 0) run_.board[number_][object.notice - 1].state = 4;
+    object = {};
+  }
 
   int free_one(const Step& step) {
     Object& object = memory_[step.slot % kMemorySlots];
@@ -243,7 +249,7 @@ class Process {
       return gone;
     }
     const CUresult result = end_of(object);
-    if (result == 0) object = {};
+    if (result == 0) forget(object);
     return result;
   }
 
@@ -262,7 +268,7 @@ class Process {
       return gone;
     }
     const CUresult result = call(own ? "cuMemFreeAsync_ptsz" : "cuMemFreeAsync", object.handle, stream);
-    if (result == 0) object = {};
+    if (result == 0) forget(object);
     return result;
   }
 
@@ -423,10 +429,10 @@ class Process {
   int publish(const Step& step) {
     Object& object = memory_[step.slot % kMemorySlots];
     Shared::Notice& notice = run_.board[number_][step.with % kBoard];
-    if (notice.state != 0) return notice.state == 3 ? kRefusedBefore : kSkipped;
+    if (notice.state != 0 || object.notice != 0) return notice.state == 3 ? kRefusedBefore : kSkipped;
     if (object.state == State::kRefused) {
       notice.state = 3;
-      object.published = true;
+      object.notice = 1 + step.with % kBoard;
     }
     if (const int gone = missing(object); gone != 0) return gone;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -442,7 +448,7 @@ class Process {
       return kSkipped;
     }
     notice.pid = getpid();
-    object.published = result == 0;
+    object.notice = result == 0 ? 1 + step.with % kBoard : 0;
     return result;
   }
 

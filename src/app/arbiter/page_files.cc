@@ -221,19 +221,35 @@ Result<AccountFile> PageFiles::find_account(const std::string& name, std::uint64
   return found;
 }
 
-std::string PageFiles::lifeline(std::int32_t pid, const std::string& name, std::uint64_t inode, std::uint32_t slot) {
-  const auto all = mappings_of(pid, name, inode);
-  if (!all) return "";
-  for (const Mapping& mapping : *all) {
+Result<std::string> PageFiles::lifeline(std::int32_t pid, const std::string& name, std::uint64_t inode,
+                                        std::uint32_t slot) {
+  CARVE_TRY(const auto all, mappings_of(pid, name, inode));
+  for (const Mapping& mapping : all) {
     if (mapping.offset == abi::lifeline_offset(slot)) return mapping.range;
   }
-  return "";
+  return std::string();
 }
 
-std::vector<std::int32_t> PageFiles::heirs(const std::string& place, const std::string& name, std::uint64_t inode,
-                                           std::uint32_t slot) {
-  std::vector<std::int32_t> found;
+std::map<std::uint32_t, std::string> PageFiles::lifelines(const std::string& name, std::uint64_t inode) {
+  std::map<std::uint32_t, std::string> places;
   for (const std::string& process : names_in("/proc")) {
+    if (process[0] < '1' || process[0] > '9') continue;
+    for (const Mapping& mapping : mappings_of(std::atoi(process.c_str()), name, inode).value_or(std::vector<Mapping>())) {
+      if (mapping.offset < abi::lifeline_offset(0)) continue;
+      const std::uint64_t slot = (mapping.offset - abi::lifeline_offset(0)) / abi::kLifelineBytes;
+      if (slot < abi::kAccountSlots) places.emplace(static_cast<std::uint32_t>(slot), mapping.range);
+    }
+  }
+  return places;
+}
+
+Result<std::vector<std::int32_t>> PageFiles::heirs(const std::string& place, const std::string& name,
+                                                   std::uint64_t inode, std::uint32_t slot) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir("/proc"), closedir);
+  if (!listing) return tl::unexpected(errno_error(errno, "open /proc"));
+  std::vector<std::int32_t> found;
+  while (const dirent* entry = readdir(listing.get())) {
+    const std::string process = entry->d_name;
     if (process[0] < '1' || process[0] > '9') continue;
     struct stat behind = {};
     if (stat(fmt::format("/proc/{}/map_files/{}", process, place).c_str(), &behind) != 0 || behind.st_ino != inode) {
@@ -241,7 +257,7 @@ std::vector<std::int32_t> PageFiles::heirs(const std::string& place, const std::
     }
     // A sibling may have its own at the same address.
     const std::int32_t pid = std::atoi(process.c_str());
-    if (lifeline(pid, name, inode, slot) == place) found.push_back(pid);
+    if (lifeline(pid, name, inode, slot).value_or(place) == place) found.push_back(pid);
   }
   return found;
 }

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include <fmt/core.h>
 
@@ -124,6 +125,7 @@ Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept
 // can write that: only a process that really maps the page keeps its slot. One of which that cannot be told now (we are
 // short of descriptors or memory) keeps it too, and is looked at again in its turn.
 void Slice::take_members_over() {
+  std::optional<std::map<std::uint32_t, std::string>> inherited;  // looked for once
   for (std::uint32_t i = 0; i < abi::kAccountSlots; ++i) {
     const abi::AccountSlot& slot = cards_[0].account.page->slots[i];
     const auto pid = static_cast<std::int32_t>(slot.host_pid.load_relaxed() & 0x7fffffff);
@@ -132,8 +134,16 @@ void Slice::take_members_over() {
     const bool lives = pidfd || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
     if (lives && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode).value_or(1) > 0) {
       members_[i] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
-    } else {
+      continue;
+    }
+    // It died while no arbiter ran. Children may have what it had.
+    if (!inherited) inherited = PageFiles::lifelines(cards_[0].name, cards_[0].account.inode);
+    Member dead{Fd(), pid, Image(), (*inherited)[i], {}, 0, true};
+    if (!dead.lifeline.empty()) find_heirs(i, dead);
+    if (dead.heirs.empty()) {
       empty_slot(i);  // the bound of all sums is not known before the last one
+    } else {
+      members_[i] = std::move(dead);
     }
   }
 }
@@ -192,13 +202,21 @@ void Slice::process_died(std::uint32_t slot) {
   member.dead = true;
   member.pidfd.reset();
   member.heirs.clear();
-  if (!member.lifeline.empty()) {
-    const AccountFile& account = cards_[0].account;
-    for (const std::int32_t heir : PageFiles::heirs(member.lifeline, cards_[0].name, account.inode, slot)) {
-      member.heirs.push_back({pin(heir), Image::of(heir)});
+  if (!member.lifeline.empty()) find_heirs(slot, member);
+  if (member.heirs.empty()) free_slot(slot);
+}
+
+void Slice::find_heirs(std::uint32_t slot, Member& member) {
+  const std::uint64_t inode = cards_[0].account.inode;
+  const auto heirs = PageFiles::heirs(member.lifeline, cards_[0].name, inode, slot);
+  if (!heirs) member.heirs.emplace_back();  // the heirs cannot be told now: the slot counts, and is looked at again
+  for (const std::int32_t heir : heirs.value_or(std::vector<std::int32_t>())) {
+    Fd pidfd = pin(heir);
+    // Pinned, the number stands for one process: for the heir, if that is still there.
+    if (!pidfd || PageFiles::lifeline(heir, cards_[0].name, inode, slot).value_or(member.lifeline) == member.lifeline) {
+      member.heirs.push_back({std::move(pidfd), Image::of(heir)});
     }
   }
-  if (member.heirs.empty()) free_slot(slot);
 }
 
 void Slice::free_slot(std::uint32_t slot) {
@@ -228,7 +246,8 @@ void Slice::look_for_exec() {
     if (!member.pidfd) member.pidfd = pin(member.pid);
     if (!member.image.known()) member.image = Image::of(member.pid);
     if (member.lifeline.empty() && member.looks++ < kLooksForLifeline) {
-      member.lifeline = PageFiles::lifeline(member.pid, cards_[0].name, cards_[0].account.inode, last_looked_at_);
+      member.lifeline =
+          PageFiles::lifeline(member.pid, cards_[0].name, cards_[0].account.inode, last_looked_at_).value_or("");
     }
     if (member.image.gone()) free_slot(last_looked_at_);
   }

@@ -101,6 +101,7 @@ class Slice {
   explicit Slice(PageFiles& files, std::string id) : files_(files), id_(std::move(id)) {}
   Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
   Result<void> listen(const std::string& slices_folder, bool gated, Fd kept);
+  void find_heirs(std::uint32_t slot, Member& dead);
   void free_slot(std::uint32_t slot);
   void take_members_over();
   void empty_slot(std::uint32_t slot);
