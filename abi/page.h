@@ -26,7 +26,7 @@ inline constexpr std::size_t kGrantPageBytes = 4096;
 inline constexpr std::size_t kAccountSlots = 1024;
 inline constexpr std::size_t kAccountPageBytes = 4096 + kAccountSlots * 64;
 
-// Beyond the end of the slice's first account page each library maps one page that nobody can touch, at an offset that
+// Beyond the end of the slice's first account page each library maps one page without access, at an offset that
 // says its slot. A forked child inherits it, and with it the driver's descriptors, which keep its parent's memory when
 // that dies: as long as the kernel shows this mapping anywhere, the slot of the dead counts.
 inline constexpr std::size_t kLifelineBytes = 4096;

@@ -3,7 +3,7 @@
 #include "preload/meter.h"
 
 // The later ways by which a stream begins and ends to capture. (The first ones stand in launch.cc.) While one of these
-// calls is under way nobody allocates or frees in stream order: whether a request becomes a node or memory is known
+// calls is under way no thread allocates or frees in stream order: whether a request becomes a node or memory is known
 // before the driver is called, and stays so until it has answered.
 using namespace carve::preload;
 

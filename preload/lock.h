@@ -37,7 +37,7 @@ class Lock {
   std::uint32_t held_;
 };
 
-/// Many at once, or one alone. Who wants to be alone goes before those who come after it. Zero is unlocked.
+/// Many at once, or one alone. A thread that wants to be alone goes before those that come after it. Zero is unlocked.
 class SharedLock {
  public:
   void acquire_shared() {

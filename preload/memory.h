@@ -44,7 +44,7 @@ struct alignas(4096) Memory {
   Pool pools[kMaxPools];
   std::uint32_t pool_count;
   Lock pools_lock;
-  SharedLock capture_lock;  // alone: a stream begins or ends to capture; shared: nobody does
+  SharedLock capture_lock;  // alone: a stream begins or ends to capture; shared: none does
   SharedLock map_lock;      // alone: mappings are undone, in the driver and here; shared: they are made
   Lock import_lock;         // what an imported handle is charged for grows
   Lock context_lock;

@@ -2,7 +2,7 @@
 
 #include "preload/process.h"
 
-// Whose memory it is: the card of a stream, a pool, an address. A program with several cards allocates on one while
+// Where memory lies: the card of a stream, a pool, an address. A program with several cards allocates on one while
 // another one is current.
 namespace carve::preload {
 

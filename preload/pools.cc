@@ -397,7 +397,7 @@ CARVE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* 
 
 namespace {
 
-/// The device whose current pool this is gets its default one back, as when the driver destroys it.
+/// A device that has this as its current pool gets its default one back, as when the driver destroys it.
 void leave_device(CUmemoryPool pool) {
   for (CUdevice device = 0; device < static_cast<CUdevice>(kMaxOrdinals); ++device) {
     CUmemoryPool current = nullptr;

@@ -88,7 +88,7 @@ void give_back_extent(CUmemGenericAllocationHandle handle, std::uint64_t end, st
   const Hold hold(memory.import_lock);
   std::uint16_t card = kInHost;
   memory.objects.update(handle, [&](Entry& entry) {
-    if (entry.bytes == end) {  // nobody mapped more of it meanwhile
+    if (entry.bytes == end) {  // no thread mapped more of it meanwhile
       entry.bytes -= grown;
       card = entry.card;
     }
@@ -244,7 +244,7 @@ CARVE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* 
   return result;
 }
 
-// Imported memory stays when its maker dies, mapped or not: it is charged to who imports it as well, whole and at
+// Imported memory stays when its maker dies, mapped or not: it is charged to the importer as well, whole and at
 // once, to the card that it lies on. On a card that the slice does not hold nothing can be charged.
 CARVE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* os_handle,
                                                      int type) {

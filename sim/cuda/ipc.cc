@@ -8,8 +8,8 @@
 
 #include "sim/cuda/memory.h"
 
-// Memory of cuMemAlloc that other processes open. Its bytes move into a file when its handle is asked for; who opens it
-// finds the file with the process that made it, which has to be visible to it under the same number.
+// Memory of cuMemAlloc that other processes open. Its bytes move into a file when its handle is asked for. A
+// process that opens it finds the file with its maker, which has to be visible to it under the same number.
 namespace carve::sim::cu {
 namespace {
 

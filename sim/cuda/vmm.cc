@@ -74,7 +74,7 @@ CUresult check_prop(const CUmemAllocationProp* prop, Device** device) {
   return (prop->requestedHandleTypes & ~kFileDescriptor) != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
-/// What lies behind the memory in the file of shareable memory, for who opens it.
+/// What lies behind the memory in the file of shareable memory, for the process that opens it.
 struct Label {
   std::uint64_t magic;
   std::uint64_t token;  // the daemon's

@@ -56,7 +56,7 @@ struct Allocation {
   std::uint32_t card = 0;
   Charge charge = Charge::kExplicit;
   std::uint64_t bytes = 0;
-  std::shared_ptr<Shared> shared;  // none: nobody else can open it
+  std::shared_ptr<Shared> shared;  // none: no other client can open it
 };
 
 /// Memory that others may open. The first of its holders is charged.

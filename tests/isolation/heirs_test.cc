@@ -1,5 +1,5 @@
 // What outlives a program: its process, which becomes another program, and its children, which have what it had. With
-// the real arbiter; judged by the simulated driver, which keeps memory as long as anybody has the descriptors.
+// the real arbiter; judged by the simulated driver, which keeps memory as long as any process has the descriptors.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -80,7 +80,7 @@ TEST_F(HeirsTest, MemoryThatAChildKeepsStaysCharged) {
   ASSERT_EQ(read(numbers[0], &heir, sizeof heir), static_cast<ssize_t>(sizeof heir));
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
-  // The driver has not got it back, so nobody else gets it.
+  // The driver has not got it back, so no other process gets it.
   EXPECT_EQ(truth_of_process(parent).explicit_bytes, kRoom);
   EXPECT_FALSE(eventually([&] { return arbiter.announced_bytes("heirs") == 0; }, 1));
   EXPECT_EQ(in_child([] {

@@ -155,7 +155,8 @@ class Generator {
     if (makes || ends) {
       step.slot = choose_from(known.memory, makes, ends);
       known.kinds.at(step.slot) = makes ? step.verb : Verb::kInfo;
-      if (step.verb == Verb::kAlloc && (step.with != 0 || step.bytes < 2 * kMebi)) known.kinds.at(step.slot) = Verb::kInfo;
+      const bool closed = step.verb == Verb::kAlloc && (step.with != 0 || step.bytes < 2 * kMebi);
+      if (closed) known.kinds.at(step.slot) = Verb::kInfo;
     }
     if (step.verb == Verb::kExport) publish(step, alone);
   }

@@ -231,10 +231,10 @@ class Process {
     }
   }
 
-  /// Nobody looks for it elsewhere in this round.
+  /// False while other processes may look for it.
   static bool may_end(const Object& object, const Step& step) { return object.notice == 0 || step.round % 2 == 1; }
 
-  /// Others may keep it, but who was refused it before does not: from now on it is no more to be had.
+  /// Other processes may keep it, unless they were refused it before: so from now on it is no more to be had.
   void forget(Object& object) {
     if (object.notice != 0) run_.board[number_][object.notice - 1].state = 4;
     object = {};
@@ -260,8 +260,8 @@ class Process {
     CUstream stream = nullptr;
     bool own = false;
     const int no_stream = stream_of(step.with, &stream, &own);
-    if (no_stream != 0 || !fitting) return no_stream != 0 ? no_stream : kSkipped;
     const int gone = missing(object);
+    if (no_stream != 0 || !fitting) return gone == kRefusedBefore ? gone : no_stream != 0 ? no_stream : kSkipped;
     if (gone == kSkipped || !may_end(object, step)) return gone != 0 ? gone : kSkipped;
     if (gone == kRefusedBefore) {
       object = {};
@@ -277,7 +277,8 @@ class Process {
   int streams(const Step& step) {
     Object& object = streams_[step.slot % kStreams];
     if (step.verb == Verb::kMakeStream) {
-      return object.state != State::kNone ? in_the_way(object) : made(object, step, call("cuStreamCreate", &object.handle, 1U));
+      if (object.state != State::kNone) return in_the_way(object);
+      return made(object, step, call("cuStreamCreate", &object.handle, 1U));
     }
     if (const int gone = missing(object); gone != 0) return gone;
     const auto stream = as<CUstream>(object.handle);
@@ -356,7 +357,8 @@ class Process {
     CUresult result = call("cuStreamBeginCapture_v2", stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     if (result != 0) return result;
     for (; object.node_count < 2 && result == 0; ++object.node_count) {
-      result = call("cuMemAllocAsync", &object.nodes.at(object.node_count), static_cast<std::size_t>(step.bytes), stream);
+      CUdeviceptr& node = object.nodes.at(object.node_count);
+      result = call("cuMemAllocAsync", &node, static_cast<std::size_t>(step.bytes), stream);
     }
     const CUresult ended = call("cuStreamEndCapture", stream, graph);
     return result != 0 ? result : ended;
@@ -430,22 +432,22 @@ class Process {
     Object& object = memory_[step.slot % kMemorySlots];
     Shared::Notice& notice = run_.board[number_][step.with % kBoard];
     if (notice.state != 0 || object.notice != 0) return notice.state == 3 ? kRefusedBefore : kSkipped;
+    const bool large = object.made_by == Verb::kAlloc && object.context == 0 && object.size >= (2U << 20);
+    if (object.made_by != Verb::kHandle && !large) return object.state == State::kRefused ? kRefusedBefore : kSkipped;
     if (object.state == State::kRefused) {
       notice.state = 3;
       object.notice = 1 + step.with % kBoard;
     }
     if (const int gone = missing(object); gone != 0) return gone;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (object.made_by == Verb::kHandle) {
+    CUresult result = 0;
+    if (!large) {
       result = call("cuMemExportToShareableHandle", static_cast<void*>(&notice.descriptor), object.handle, 1, 0ULL);
       notice.state = result == 0 ? 1 : 0;
-    } else if (object.made_by == Verb::kAlloc && object.context == 0 && object.size >= (2U << 20)) {
+    } else {
       CUipcMemHandle handle{};
       result = call("cuIpcGetMemHandle", &handle, object.handle);
       std::memcpy(notice.handle, handle.reserved, sizeof handle.reserved);
       notice.state = result == 0 ? 2 : 0;
-    } else {
-      return kSkipped;
     }
     notice.pid = getpid();
     object.notice = result == 0 ? 1 + step.with % kBoard : 0;

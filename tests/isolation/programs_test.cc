@@ -210,7 +210,8 @@ TEST_F(ProgramsTest, RandomProgramsDoTheSameWithinTheSliceAsWithoutOne) {
     for (const Step& step : small.steps) std::printf("  %s\n", describe(step).c_str());
     FAIL() << "CARVE_SEED=" << seed << ": " << wrong;
   }
-  std::printf("%llu programs from seed %llu, %llu steps; in a slice %llu granted, %llu refused, %llu left out for that\n",
+  std::printf("%llu programs from seed %llu, %llu steps; in a slice %llu granted, %llu refused, %llu left out "
+              "for that\n",
               static_cast<unsigned long long>(counts_.programs), static_cast<unsigned long long>(first),
               static_cast<unsigned long long>(counts_.steps), static_cast<unsigned long long>(counts_.granted),
               static_cast<unsigned long long>(counts_.refused), static_cast<unsigned long long>(counts_.left_out));

@@ -234,7 +234,8 @@ std::map<std::uint32_t, std::string> PageFiles::lifelines(const std::string& nam
   std::map<std::uint32_t, std::string> places;
   for (const std::string& process : names_in("/proc")) {
     if (process[0] < '1' || process[0] > '9') continue;
-    for (const Mapping& mapping : mappings_of(std::atoi(process.c_str()), name, inode).value_or(std::vector<Mapping>())) {
+    const auto all = mappings_of(std::atoi(process.c_str()), name, inode);
+    for (const Mapping& mapping : all.value_or(std::vector<Mapping>())) {
       if (mapping.offset < abi::lifeline_offset(0)) continue;
       const std::uint64_t slot = (mapping.offset - abi::lifeline_offset(0)) / abi::kLifelineBytes;
       if (slot < abi::kAccountSlots) places.emplace(static_cast<std::uint32_t>(slot), mapping.range);

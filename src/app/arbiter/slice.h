@@ -54,7 +54,8 @@ class Slice {
 
   /// Frees what the process held as another program, before execve(). Nothing else but its death frees what it holds.
   void free_replaced(std::int32_t pid);
-  /// A place for one library of a process; its slots are empty and say whose they are. −1: all 1,024 are taken.
+  /// A place for one library of a process; its slots are empty and say which process they belong to. −1: all 1,024
+  /// are taken.
   int take_slot(std::int32_t pid, Fd pidfd);
   /// The process of this slot is gone, or one of its heirs: children that it forked and that have the driver's
   /// descriptors keep its memory. Without any nothing of it counts any more, but the time it used.
