@@ -26,6 +26,14 @@ inline constexpr std::size_t kGrantPageBytes = 4096;
 inline constexpr std::size_t kAccountSlots = 1024;
 inline constexpr std::size_t kAccountPageBytes = 4096 + kAccountSlots * 64;
 
+// Beyond the end of the slice's first account page each library maps one page without access, at an offset that
+// says its slot. A forked child inherits it, and with it the driver's descriptors, which keep its parent's memory when
+// that dies: as long as the kernel shows this mapping anywhere, the slot of the dead counts.
+inline constexpr std::size_t kLifelineBytes = 4096;
+constexpr std::size_t lifeline_offset(std::size_t slot) {
+  return (kAccountPageBytes + kLifelineBytes - 1) / kLifelineBytes * kLifelineBytes + slot * kLifelineBytes;
+}
+
 inline constexpr std::uint64_t kHeartbeatPeriodNs = 20'000'000;    // how often the arbiter beats
 inline constexpr std::uint64_t kHeartbeatMissedNs = 200'000'000;   // silence after which clients go on alone
 

@@ -26,12 +26,14 @@ CUresult allocate(std::uint64_t bytes, Take take) {
     return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUdeviceptr address = 0;
+  const std::uint64_t context = current_context();
+  const std::uint32_t destroyed = contexts_destroyed();
   const CUresult result = take(address);
   if (result != CUDA_SUCCESS) {
     give_back_request(*card, bytes, kind);
     return result;
   }
-  if (!memory.addresses.insert({address, bytes, current_context(), index_of(*card), kind, 1})) {
+  if (!remember_in_context({address, bytes, context, index_of(*card), kind, 1}, destroyed)) {
     CARVE_DRIVER(cuMemFree_v2)(address);
     give_back_request(*card, bytes, kind);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -45,12 +47,13 @@ constexpr std::uint64_t kPitchUnit = 512;
 template <class Free>
 CUresult release(CUdeviceptr address, Free call) {
   Entry entry{};
+  const std::uint32_t destroyed = contexts_destroyed();
   if (!memory.addresses.take(address, entry)) {
     return call();
   }
   const CUresult result = call();
   if (result != CUDA_SUCCESS) {
-    memory.addresses.insert(entry);
+    put_back(entry, destroyed);
     return result;
   }
   Card& card = process.cards[entry.card];

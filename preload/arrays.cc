@@ -1,5 +1,6 @@
 #include "preload/hooks.h"
 #include "preload/memory.h"
+#include "preload/owner.h"
 
 // Arrays, and memory that comes from elsewhere (another process, another library).
 using namespace carve::preload;
@@ -29,6 +30,30 @@ std::uint64_t shape_bytes(std::uint64_t width, std::uint64_t height, std::uint64
     }
   }
   return bytes > kUnlimitedBytes - kGranule ? kUnlimitedBytes : round_up(bytes, 65536);
+}
+
+/// All levels of a mipmapped array: the sides halve, layers and faces stay.
+std::uint64_t chain_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels) {
+  constexpr unsigned kLayered = 1;
+  constexpr unsigned kCubemap = 4;
+  constexpr unsigned kMostLevels = 64;
+  const auto half = [](std::uint64_t side, unsigned level) {
+    return side >> level == 0 && side != 0 ? 1 : side >> level;
+  };
+  const bool flat = (shape.flags & (kLayered | kCubemap)) != 0;
+  std::uint64_t sum = 0;
+  for (unsigned level = 0; level < levels && level < kMostLevels; ++level) {
+    const std::uint64_t bytes =
+        shape_bytes(half(shape.width, level), half(shape.height, level),
+                    flat ? std::uint64_t{shape.depth} : half(shape.depth, level), shape.format, shape.num_channels);
+    if (__builtin_add_overflow(sum, bytes, &sum)) {
+      return kUnlimitedBytes;
+    }
+    if ((half(shape.width, level) | half(shape.height, level) | (flat ? 1 : half(shape.depth, level))) <= 1) {
+      break;
+    }
+  }
+  return sum;
 }
 
 template <class Make, class Ask, class Destroy>
@@ -96,7 +121,7 @@ CUresult destroy_object(std::uint64_t handle, Call call) {
   Entry entry{};
   const bool known = memory.objects.take(handle, entry);
   const CUresult result = call();
-  if (known && result == CUDA_SUCCESS) {
+  if (known && result == CUDA_SUCCESS && --entry.references == 0) {
     give_back(process.cards[entry.card], entry.bytes);
   } else if (known) {
     memory.objects.insert(entry);
@@ -104,7 +129,22 @@ CUresult destroy_object(std::uint64_t handle, Call call) {
   return result;
 }
 
-/// Opened memory stays while we hold it, even when its maker dies: so it is charged here as well.
+/// The whole of the memory at an address, and the card it lies on.
+struct Found {
+  Card* card;
+  std::size_t size;
+};
+Found found_at(CUdeviceptr address) {
+  Found found{card_of_address(address), 0};
+  CUdeviceptr base = 0;
+  if (driver.cuMemGetAddressRange_v2(&base, &found.size, address) != CUDA_SUCCESS) {
+    found.card = nullptr;
+  }
+  return found;
+}
+
+/// Opened memory stays while we hold it, even when its maker dies: so it is charged here as well, to its own card,
+/// once however often it is opened.
 template <class Open>
 CUresult open_shared(CUdeviceptr* address, Open open) {
   const Duty now = duty();
@@ -115,16 +155,31 @@ CUresult open_shared(CUdeviceptr* address, Open open) {
   if (result != CUDA_SUCCESS || now == Duty::kNone) {
     return result;
   }
-  Card* card = current_card();
-  CUdeviceptr base = 0;
-  std::size_t size = 0;
-  driver.cuMemGetAddressRange_v2(&base, &size, *address);
-  const bool charged = card != nullptr && charge(*card, size);
-  if (charged && memory.objects.insert({*address, size, 0, index_of(*card), Kind::kImport, 1})) {
+  const auto again = [](Entry& entry) {
+    ++entry.references;
+    return true;
+  };
+  if (memory.objects.update(*address, again)) {
     return result;
   }
-  if (charged) {
-    give_back(*card, size);
+  CUcontext context = nullptr;
+  driver.cuCtxGetCurrent(&context);
+  const Found found = found_at(*address);
+  if (found.card != nullptr && charge(*found.card, found.size)) {
+    switch (memory.objects.insert_new({*address, found.size, reinterpret_cast<std::uint64_t>(context),
+                                       index_of(*found.card), Kind::kImport, 1})) {
+      case Table<4>::Added::kDone:
+        return result;
+      case Table<4>::Added::kTaken:  // another thread opened it too
+        give_back(*found.card, found.size);
+        if (memory.objects.update(*address, again)) {
+          return result;
+        }
+        break;
+      case Table<4>::Added::kNoMemory:
+        give_back(*found.card, found.size);
+        break;
+    }
   }
   CARVE_DRIVER(cuIpcCloseMemHandle)(*address);
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -161,11 +216,7 @@ CARVE_EXPORT CUresult cuArrayDestroy(CUarray array) {
 
 CARVE_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape,
                                              unsigned levels) {
-  // All smaller levels together are at most as large as the first one.
-  const std::uint64_t first = shape == nullptr ? 0
-                                               : shape_bytes(shape->width, shape->height, shape->depth,
-                                                             shape->format, shape->num_channels);
-  const std::uint64_t bytes = first > kUnlimitedBytes / 2 ? kUnlimitedBytes : first * (levels > 1 ? 2 : 1);
+  const std::uint64_t bytes = shape == nullptr ? 0 : chain_bytes(*shape, levels);
   return create(
       bytes,
       [=](std::uint64_t& handle) {
@@ -205,19 +256,13 @@ CARVE_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool 
   if (result != CUDA_SUCCESS || now == Duty::kNone) {
     return result;
   }
-  Card* card = current_card();
-  CUdeviceptr base = 0;
-  std::size_t size = 0;
-  driver.cuMemGetAddressRange_v2(&base, &size, *address);
-  CUcontext context = nullptr;
-  driver.cuCtxGetCurrent(&context);
-  const bool charged = card != nullptr && charge(*card, size);
-  if (charged && memory.addresses.insert({*address, size, reinterpret_cast<std::uint64_t>(context),
-                                          index_of(*card), Kind::kExact, 1})) {
+  const Found found = found_at(*address);
+  const bool charged = found.card != nullptr && charge(*found.card, found.size);
+  if (charged && remember({*address, found.size, 0, index_of(*found.card), Kind::kExact, 1})) {
     return result;
   }
   if (charged) {
-    give_back(*card, size);
+    give_back(*found.card, found.size);
   }
   CARVE_DRIVER(cuMemFree_v2)(*address);
   return CUDA_ERROR_OUT_OF_MEMORY;

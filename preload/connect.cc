@@ -89,7 +89,7 @@ bool map_card(Process& state, int grant_fd, int account_fd, std::uint32_t slot, 
     munmap(account, abi::kAccountPageBytes);
     return false;
   }
-  state.cards[state.card_count++] = {page, slots, &slots->slots[slot]};
+  state.cards[state.card_count++] = {page, slots, &slots->slots[slot], nullptr};
   return true;
 }
 
@@ -121,6 +121,11 @@ bool greet(Process& state, int connection, abi::LibraryKind kind) {
       abi::AccountSlot& own = *state.cards[state.card_count - 1].slot;
       own.host_pid.store_relaxed(static_cast<std::uint64_t>(welcome.host_pid));
       own.instance.store_release(welcome.instance);
+      if (i == 0) {
+        void* lifeline = mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, fds[1],
+                              static_cast<off_t>(abi::lifeline_offset(welcome.slot)));
+        state.cards[state.card_count - 1].lifeline = lifeline == MAP_FAILED ? nullptr : lifeline;
+      }
     }
   }
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -156,6 +161,9 @@ void unmap(Process& state) {
   for (std::uint32_t i = 0; i < state.card_count; ++i) {
     munmap(const_cast<abi::GrantPage*>(state.cards[i].grant), abi::kGrantPageBytes);
     munmap(state.cards[i].account, abi::kAccountPageBytes);
+    if (state.cards[i].lifeline != nullptr) {
+      munmap(state.cards[i].lifeline, abi::kLifelineBytes);
+    }
   }
   state.card_count = 0;
 }

@@ -1,4 +1,4 @@
-#include "preload/export.h"
+#include "preload/hooks.h"
 #include "preload/memory.h"
 #include "preload/meter.h"
 
@@ -8,8 +8,6 @@ using namespace carve::preload;
 
 namespace {
 
-
-
 /// For a device that is not the slice's: the driver's own answer when it does not know it either.
 template <class Call>
 CUresult for_foreign(CUdevice device, Call call) {
@@ -17,8 +15,9 @@ CUresult for_foreign(CUdevice device, Call call) {
   return driver.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS ? call() : CUDA_ERROR_SYSTEM_NOT_READY;
 }
 
-bool charge_context(Card& card) {
-  const std::uint64_t bytes = card.grant->context_bytes;
+/// False: it does not fit. What a context takes may be known better later: what is given back is what was charged.
+bool charge_context(Card& card, std::uint64_t& bytes) {
+  bytes = card.grant->context_bytes;
   if (!charge(card, bytes)) {
     return false;
   }
@@ -26,8 +25,7 @@ bool charge_context(Card& card) {
   return true;
 }
 
-void give_back_context(Card& card) {
-  const std::uint64_t bytes = card.grant->context_bytes;
+void give_back_context(Card& card, std::uint64_t bytes) {
   card.slot->context_bytes.fetch_sub(bytes);
   give_back(card, bytes);
 }
@@ -43,36 +41,61 @@ CUresult create(CUcontext* context, CUdevice device, Make make) {
     return for_foreign(device, make);
   }
   const Hold hold(memory.context_lock);
-  if (!charge_context(*card)) {
+  std::uint64_t bytes = 0;
+  if (!charge_context(*card, bytes)) {
     return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult result = make();
-  if (result != CUDA_SUCCESS ||
-      !memory.objects.insert({reinterpret_cast<std::uint64_t>(*context), card->grant->context_bytes, 0,
-                              index_of(*card), Kind::kContext, 1})) {
-    give_back_context(*card);
+  if (result == CUDA_SUCCESS && memory.objects.insert({reinterpret_cast<std::uint64_t>(*context), bytes, 0,
+                                                       index_of(*card), Kind::kContext, 1})) {
+    return result;
   }
+  if (result == CUDA_SUCCESS) {
+    CARVE_DRIVER(cuCtxDestroy_v2)(*context);
+  }
+  give_back_context(*card, bytes);
+  return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
+/// One user less; `all`: none is left, however many there were. Under `context_lock`.
+template <class Call>
+CUresult leave(CUcontext context, bool all, Call call) {
+  const auto key = reinterpret_cast<std::uint64_t>(context);
+  Entry entry{};
+  memory.objects.update(key, [&](const Entry& found) {
+    entry = found;
+    return true;
+  });
+  const bool last = all || entry.references <= 1;
+  if (last) {
+    forget_work(context);
+  }
+  const CUresult result = call();
+  if (result != CUDA_SUCCESS || entry.kind != Kind::kContext) {
+    return result;
+  }
+  if (!last) {
+    memory.objects.update(key, [](Entry& found) {
+      --found.references;
+      return true;
+    });
+    return result;
+  }
+  memory.objects.take(key, entry);
+  Card& card = process.cards[entry.card];
+  forget_context(card, key);
+  give_back_context(card, entry.bytes);
   return result;
 }
 
 template <class Destroy>
-CUresult destroy(CUcontext context, Destroy call) {
+CUresult destroy(CUcontext context, bool all, Destroy call) {
   const Duty now = duty();
   if (now != Duty::kMeter) {
     return now == Duty::kNone ? call() : refusal();
   }
   const Hold hold(memory.context_lock);
-  const auto key = reinterpret_cast<std::uint64_t>(context);
-  forget_work(context);
-  const CUresult result = call();
-  Entry entry{};
-  if (result != CUDA_SUCCESS || !memory.objects.take(key, entry)) {
-    return result;
-  }
-  Card& card = process.cards[entry.card];
-  forget_context(card, key);
-  give_back_context(card);
-  return result;
+  return leave(context, all, call);
 }
 
 /// After a release or reset: the primary context may be gone, and all that was allocated in it.
@@ -86,7 +109,7 @@ void settle_primary(CUdevice device) {
   std::uint64_t& context = memory.primary_context[index_of(*card)];
   if (context != 0) {
     forget_context(*card, context);
-    give_back_context(*card);
+    give_back_context(*card, memory.primary_bytes[index_of(*card)]);
     context = 0;
   }
 }
@@ -123,14 +146,14 @@ CARVE_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice devi
   const Hold hold(memory.context_lock);
   std::uint64_t& primary = memory.primary_context[index_of(*card)];
   const bool first = primary == 0;
-  if (first && !charge_context(*card)) {
+  if (first && !charge_context(*card, memory.primary_bytes[index_of(*card)])) {
     return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult result = CARVE_DRIVER(cuDevicePrimaryCtxRetain)(context, device);
   if (result == CUDA_SUCCESS) {
     primary = reinterpret_cast<std::uint64_t>(*context);
   } else if (first) {
-    give_back_context(*card);
+    give_back_context(*card, memory.primary_bytes[index_of(*card)]);
   }
   return result;
 }
@@ -165,11 +188,86 @@ CARVE_EXPORT CUresult cuCtxCreate_v4(CUcontext* context, void* parameters, unsig
 }
 
 CARVE_EXPORT CUresult cuCtxDestroy(CUcontext context) {
-  return destroy(context, [=] { return CARVE_DRIVER(cuCtxDestroy)(context); });
+  return destroy(context, true, [=] { return CARVE_DRIVER(cuCtxDestroy)(context); });
 }
 CARVE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
-  return destroy(context, [=] { return CARVE_DRIVER(cuCtxDestroy_v2)(context); });
+  return destroy(context, true, [=] { return CARVE_DRIVER(cuCtxDestroy_v2)(context); });
+}
+// Attached to once more, a context outlives so many detachments.
+CARVE_EXPORT CUresult cuCtxAttach(CUcontext* context, unsigned flags) {
+  const Duty now = duty();
+  if (now != Duty::kMeter) {
+    return now == Duty::kNone ? CARVE_DRIVER(cuCtxAttach)(context, flags) : refusal();
+  }
+  const Hold hold(memory.context_lock);
+  const CUresult result = CARVE_DRIVER(cuCtxAttach)(context, flags);
+  if (result == CUDA_SUCCESS) {
+    memory.objects.update(reinterpret_cast<std::uint64_t>(*context), [](Entry& entry) {
+      entry.references += entry.kind == Kind::kContext ? 1 : 0;
+      return true;
+    });
+  }
+  return result;
 }
 CARVE_EXPORT CUresult cuCtxDetach(CUcontext context) {
-  return destroy(context, [=] { return CARVE_DRIVER(cuCtxDetach)(context); });
+  return destroy(context, false, [=] { return CARVE_DRIVER(cuCtxDetach)(context); });
+}
+
+CARVE_EXPORT CUresult cuGLCtxCreate(CUcontext* context, unsigned flags, CUdevice device) {
+  return create(context, device, [=] { return CARVE_DRIVER(cuGLCtxCreate)(context, flags, device); });
+}
+CARVE_EXPORT CUresult cuGLCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
+  return create(context, device, [=] { return CARVE_DRIVER(cuGLCtxCreate_v2)(context, flags, device); });
+}
+CARVE_EXPORT CUresult cuVDPAUCtxCreate(CUcontext* context, unsigned flags, CUdevice device, unsigned vdpau,
+                                       void* lookup) {
+  return create(context, device,
+                [=] { return CARVE_DRIVER(cuVDPAUCtxCreate)(context, flags, device, vdpau, lookup); });
+}
+CARVE_EXPORT CUresult cuVDPAUCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device, unsigned vdpau,
+                                          void* lookup) {
+  return create(context, device,
+                [=] { return CARVE_DRIVER(cuVDPAUCtxCreate_v2)(context, flags, device, vdpau, lookup); });
+}
+
+// A green context retains the primary one of its device, which may be the first to do so.
+CARVE_EXPORT CUresult cuGreenCtxCreate(void** green, void* resources, CUdevice device, unsigned flags) {
+  const auto make = [=] { return CARVE_DRIVER(cuGreenCtxCreate)(green, resources, device, flags); };
+  const Duty now = duty();
+  if (now != Duty::kMeter) {
+    return now == Duty::kNone ? make() : refusal();
+  }
+  Card* card = card_of_device(device);
+  if (card == nullptr) {
+    return for_foreign(device, make);
+  }
+  const Hold hold(memory.context_lock);
+  std::uint64_t& primary = memory.primary_context[index_of(*card)];
+  const bool first = primary == 0;
+  if (first && !charge_context(*card, memory.primary_bytes[index_of(*card)])) {
+    return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUresult result = make();
+  CUcontext context = nullptr;
+  if (first && result == CUDA_SUCCESS && CARVE_DRIVER(cuDevicePrimaryCtxRetain)(&context, device) == CUDA_SUCCESS) {
+    primary = reinterpret_cast<std::uint64_t>(context);
+    CARVE_DRIVER(cuDevicePrimaryCtxRelease_v2)(device);
+  } else if (first) {
+    give_back_context(*card, memory.primary_bytes[index_of(*card)]);
+  }
+  return result;
+}
+CARVE_EXPORT CUresult cuGreenCtxDestroy(void* green) {
+  const Duty now = duty();
+  if (now != Duty::kMeter) {
+    return now == Duty::kNone ? CARVE_DRIVER(cuGreenCtxDestroy)(green) : refusal();
+  }
+  const Hold hold(memory.context_lock);
+  const CUresult result = CARVE_DRIVER(cuGreenCtxDestroy)(green);
+  if (result == CUDA_SUCCESS) {
+    for (CUdevice device = 0; device < static_cast<CUdevice>(kMaxOrdinals); ++device) {
+      settle_primary(device);
+    }
+  }
+  return result;
 }

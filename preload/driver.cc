@@ -121,6 +121,18 @@ bool fill() {
   FIND(cuGraphMemAllocNodeGetParams);
   FIND(cuGraphChildGraphNodeGetGraph);
   FIND(cuDeviceGetGraphMemAttribute);
+  FIND(cuStreamGetDevice);
+  FIND(cuStreamGetDevice_ptsz);
+  FIND(cuStreamGetCtx);
+  FIND(cuCtxPushCurrent_v2);
+  FIND(cuCtxPopCurrent_v2);
+  FIND(cuPointerGetAttribute);
+  FIND(cuDeviceGetDefaultMemPool);
+  FIND(cuDeviceSetMemPool);
+  FIND(cuMemPoolSetAttribute);
+  FIND(cuMemGetAllocationPropertiesFromHandle);
+  FIND(cuMemAddressReserve);
+  FIND(cuMemAddressFree);
   FIND(cuArrayGetMemoryRequirements);
   FIND(cuMipmappedArrayGetMemoryRequirements);
 #undef FIND

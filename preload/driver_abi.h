@@ -34,11 +34,21 @@ inline constexpr CUresult CUDA_ERROR_NOT_SUPPORTED = 801;
 
 inline constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 inline constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2;
+inline constexpr int CU_STREAM_CAPTURE_STATUS_ACTIVE = 1;
+inline constexpr int CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4;
 inline constexpr int CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5;
+inline constexpr int CU_MEMPOOL_ATTR_ALLOCATION_TYPE = 9;
+inline constexpr int CU_MEMPOOL_ATTR_LOCATION_ID = 11;
+inline constexpr int CU_MEMPOOL_ATTR_LOCATION_TYPE = 12;
+inline constexpr int CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9;
+inline constexpr int CU_MEM_ALLOCATION_TYPE_MANAGED = 2;
 inline constexpr int CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2;
 inline constexpr int CU_GRAPH_NODE_TYPE_GRAPH = 4;
 inline constexpr int CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10;
 inline constexpr int CU_MEM_LOCATION_TYPE_DEVICE = 1;
+inline constexpr int CU_MEM_LOCATION_TYPE_HOST = 2;
+inline constexpr int CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4;
+inline constexpr int CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN = 6;
 
 /// The two streams that have no handle of their own.
 inline CUstream legacy_stream() { return reinterpret_cast<CUstream>(std::uintptr_t{1}); }

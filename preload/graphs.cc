@@ -1,6 +1,7 @@
 #include "preload/hooks.h"
 #include "preload/memory.h"
 #include "preload/meter.h"
+#include "preload/owner.h"
 
 // Graphs that allocate: what their nodes ask for is charged when the graph is instantiated, for as long as the
 // executable graph lives; and, like a pool's, what the driver keeps for graphs afterwards.
@@ -12,15 +13,37 @@ constexpr std::size_t kNodesAtOnce = 256;
 constexpr int kDeepest = 8;  // child graphs within child graphs
 
 struct Demand {
-  std::uint64_t bytes;
-  bool known;
+  std::uint64_t bytes[kMaxCards];
+  bool known;    // all nodes could be read
+  bool foreign;  // some of it on a card that the slice does not hold
 };
 
+/// What a node asks for belongs to the card that it names, whatever is current.
+void add_node(CUgraphNode node, Demand& sum) {
+  CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
+  if (driver.cuGraphMemAllocNodeGetParams(node, &parameters) != CUDA_SUCCESS) {
+    sum.known = false;
+    return;
+  }
+  const CUmemPoolProps& pool = parameters.pool_props;
+  std::uint16_t owner = card_of_location(pool.location.type, pool.location.id, pool.alloc_type);
+  if (owner == kAnyCard) {
+    const Card* card = current_card();
+    owner = card == nullptr ? kForeignCard : index_of(*card);
+  }
+  if (owner == kForeignCard) {
+    sum.foreign = true;
+  } else if (owner != kInHost) {
+    sum.bytes[owner] += round_up(parameters.bytesize, 512);
+  }
+}
+
 /// Sums the allocation nodes. Graphs with more nodes than fit here at once are read through mmap'd memory.
-Demand demand_of(CUgraph graph, int depth) {
+void add_demand(CUgraph graph, int depth, Demand& sum) {
   std::size_t count = 0;
   if (depth > kDeepest || driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) {
-    return {0, false};
+    sum.known = false;
+    return;
   }
   CUgraphNode few[kNodesAtOnce];
   CUgraphNode* nodes = few;
@@ -28,31 +51,105 @@ Demand demand_of(CUgraph graph, int depth) {
   if (count > kNodesAtOnce) {
     void* memory_for_all = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory_for_all == MAP_FAILED) {
-      return {0, false};
+      sum.known = false;
+      return;
     }
     nodes = static_cast<CUgraphNode*>(memory_for_all);
   }
-  Demand sum{0, count == 0 || driver.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS};
+  sum.known = sum.known && (count == 0 || driver.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS);
   for (std::size_t i = 0; sum.known && i < count; ++i) {
     int type = -1;
     driver.cuGraphNodeGetType(nodes[i], &type);
+    CUgraph child = nullptr;
     if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-      CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
-      sum.known = driver.cuGraphMemAllocNodeGetParams(nodes[i], &parameters) == CUDA_SUCCESS;
-      sum.bytes += round_up(parameters.bytesize, 512);
-    } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
-      CUgraph child = nullptr;
-      if (driver.cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS) {
-        const Demand below = demand_of(child, depth + 1);
-        sum.bytes += below.bytes;
-        sum.known = below.known;
-      }
+      add_node(nodes[i], sum);
+    } else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
+               driver.cuGraphChildGraphNodeGetGraph(nodes[i], &child) == CUDA_SUCCESS) {
+      add_demand(child, depth + 1, sum);
     }
   }
   if (nodes != few) {
     munmap(nodes, length);
   }
+}
+
+Demand demand_of(CUgraph graph) {
+  Demand sum{};
+  sum.known = true;
+  add_demand(graph, 0, sum);
   return sum;
+}
+
+void leave(std::uint32_t card, std::uint64_t bytes) {
+  Pool* pool = graph_pool_of(process.cards[card]);
+  if (pool != nullptr) {
+    const Hold hold(pool->lock);
+    leave_pool(*pool, bytes);
+  }
+}
+
+void leave_all(const Demand& demand) {
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    if (demand.bytes[i] != 0) {
+      leave(i, demand.bytes[i]);
+    }
+  }
+}
+
+/// All of it or nothing.
+CUresult charge_all(const Demand& demand) {
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    if (demand.bytes[i] == 0) {
+      continue;
+    }
+    Card& card = process.cards[i];
+    Pool* pool = graph_pool_of(card);
+    bool fits = false;
+    if (pool != nullptr) {
+      const Hold hold(pool->lock);
+      fits = charge_in_pool(*pool, demand.bytes[i], true);
+    }
+    if (!fits) {
+      Demand charged = demand;
+      for (std::uint32_t rest = i; rest < process.card_count; ++rest) {
+        charged.bytes[rest] = 0;
+      }
+      leave_all(charged);
+      return revoked(card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+/// One entry per card: handles are addresses of objects, which lie further apart than there are cards.
+std::uint64_t key_of(CUgraphExec graph, std::uint32_t card) {
+  return reinterpret_cast<std::uint64_t>(graph) + card;
+}
+
+/// False: no memory to remember it.
+bool keep(CUgraphExec graph, const Demand& demand) {
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    const auto card = static_cast<std::uint16_t>(i);
+    if (demand.bytes[i] != 0 &&
+        !memory.objects.insert({key_of(graph, i), demand.bytes[i], 0, card, Kind::kGraph, 1})) {
+      Entry entry{};
+      for (std::uint32_t kept = 0; kept < i; ++kept) {
+        memory.objects.take(key_of(graph, kept), entry);
+      }
+      return false;
+    }
+  }
+  return true;
+}
+
+/// True when a graph asks for more than was charged. Allocation nodes can be added to a graph by another thread, and
+/// never taken away: what was read after the driver had read the graph covers what the driver read.
+bool grew(const Demand& charged, const Demand& now) {
+  bool more = now.foreign || !now.known;
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    more = more || now.bytes[i] > charged.bytes[i];
+  }
+  return more;
 }
 
 template <class Make>
@@ -61,28 +158,22 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph, Make make) {
   if (now != Duty::kMeter) {
     return now == Duty::kNone ? make() : refusal();
   }
-  const Demand demand = demand_of(graph, 0);
-  if (demand.known && demand.bytes == 0) {
-    return make();
+  const Demand demand = demand_of(graph);
+  if (!demand.known || demand.foreign) {
+    return demand.foreign ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
   }
-  Card* card = current_card();
-  Pool* pool = card != nullptr && demand.known ? graph_pool_of(*card) : nullptr;
-  if (pool == nullptr) {
-    return card == nullptr ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const Hold hold(pool->lock);
-  if (!charge_in_pool(*pool, demand.bytes, nullptr)) {
-    return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult charged = charge_all(demand);
+  if (charged != CUDA_SUCCESS) {
+    return charged;
   }
   const CUresult result = make();
-  if (result == CUDA_SUCCESS && memory.objects.insert({reinterpret_cast<std::uint64_t>(*out), demand.bytes, 0,
-                                                       index_of(*card), Kind::kGraph, 1})) {
+  if (result == CUDA_SUCCESS && !grew(demand, demand_of(graph)) && keep(*out, demand)) {
     return result;
   }
   if (result == CUDA_SUCCESS) {
     CARVE_DRIVER(cuGraphExecDestroy)(*out);
   }
-  leave_pool(*pool, demand.bytes);
+  leave_all(demand);
   return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
@@ -128,17 +219,18 @@ CARVE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph) {
   }
   const auto key = reinterpret_cast<std::uint64_t>(graph);
   forget_duration(graph_key(graph));
-  Entry entry{};
-  const bool known = memory.objects.take(key, entry);
+  // Taken before, so that what another thread gets under the same handle is not taken for this.
+  Entry entries[kMaxCards] = {};
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    memory.objects.take(key_of(graph, i), entries[i]);
+  }
   const CUresult result = CARVE_DRIVER(cuGraphExecDestroy)(graph);
-  if (known && result == CUDA_SUCCESS) {
-    Pool* pool = graph_pool_of(process.cards[entry.card]);
-    if (pool != nullptr) {
-      const Hold hold(pool->lock);
-      leave_pool(*pool, entry.bytes);
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    if (entries[i].kind == Kind::kGraph && result == CUDA_SUCCESS) {
+      leave(entries[i].card, entries[i].bytes);
+    } else if (entries[i].key != 0) {
+      memory.objects.insert(entries[i]);
     }
-  } else if (known) {
-    memory.objects.insert(entry);
   }
   return result;
 }

@@ -16,4 +16,8 @@ CARVE_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address);
 CARVE_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory what);
 CARVE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph);
 CARVE_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device);
+CARVE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context);
+CARVE_EXPORT CUresult cuMemMap(CUdeviceptr address, std::size_t size, std::size_t offset,
+                               CUmemGenericAllocationHandle handle, unsigned long long flags);
+CARVE_EXPORT CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device);
 CARVE_EXPORT CUresult cuStreamSynchronize(CUstream stream);

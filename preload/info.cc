@@ -18,6 +18,12 @@ View view_of(Card& card, std::uint64_t real_free, std::uint64_t real_total) {
   return {left < real_free ? left : real_free, limit < real_total ? limit : real_total};
 }
 
+/// What a number of 32 bits can say. The driver itself stops there too: a card of 6 GiB is reported as 4 GiB less a
+/// byte, not as 2 GiB (BOINC issue 1773 and pull request 4757 show both calls beside each other).
+unsigned narrow(std::uint64_t bytes) { return bytes > 0xffffffffU ? 0xffffffffU : static_cast<unsigned>(bytes); }
+
+unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
+
 std::uint64_t slice_total(CUdevice device, std::uint64_t real) {
   const Card* card = card_of_device(device);
   if (card == nullptr) {
@@ -62,22 +68,23 @@ CARVE_EXPORT CUresult cuMemGetInfo(unsigned* free_bytes, unsigned* total_bytes) 
   if (now != Duty::kMeter) {
     return now == Duty::kNone ? CARVE_DRIVER(cuMemGetInfo)(free_bytes, total_bytes) : refusal();
   }
-  unsigned real_free = 0;
-  unsigned real_total = 0;
-  const CUresult result = CARVE_DRIVER(cuMemGetInfo)(&real_free, &real_total);
+  unsigned said_free = 0;
+  unsigned said_total = 0;
+  CUresult result = CARVE_DRIVER(cuMemGetInfo)(&said_free, &said_total);
   if (result != CUDA_SUCCESS) {
     return result;
   }
-  Card* card = current_card();
-  if (card == nullptr) {
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  std::size_t real_free = 0;
+  std::size_t real_total = 0;
+  result = cuMemGetInfo_v2(&real_free, &real_total);
+  if (result != CUDA_SUCCESS) {
+    return result;
   }
-  const View view = view_of(*card, real_free, real_total);
   if (free_bytes != nullptr) {
-    *free_bytes = static_cast<unsigned>(view.free);
+    *free_bytes = smaller(narrow(real_free), said_free);
   }
   if (total_bytes != nullptr) {
-    *total_bytes = static_cast<unsigned>(view.total);
+    *total_bytes = smaller(narrow(real_total), said_total);
   }
   return result;
 }
@@ -101,7 +108,9 @@ CARVE_EXPORT CUresult cuDeviceTotalMem(unsigned* bytes, CUdevice device) {
   }
   const CUresult result = CARVE_DRIVER(cuDeviceTotalMem)(bytes, device);
   if (result == CUDA_SUCCESS && now == Duty::kMeter && bytes != nullptr) {
-    *bytes = static_cast<unsigned>(slice_total(device, *bytes));
+    std::size_t real = 0;
+    const CUresult known = CARVE_DRIVER(cuDeviceTotalMem_v2)(&real, device);
+    *bytes = smaller(narrow(slice_total(device, known == CUDA_SUCCESS ? real : *bytes)), *bytes);
   }
   return result;
 }

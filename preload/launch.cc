@@ -1,5 +1,6 @@
 #include "preload/export.h"
 #include "preload/driver.h"
+#include "preload/memory.h"
 #include "preload/meter.h"
 
 // Everything that takes time on a card. The hooks are made from the table's rows: ask the gate, ask the driver,
@@ -115,6 +116,7 @@ CARVE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* l
       return refusal();                            \
     }                                              \
     before_capture();                              \
+    const HoldAlone change(memory.capture_lock);   \
     const CUresult result = CARVE_DRIVER(symbol) args; \
     if (result == CUDA_SUCCESS) {                  \
       after();                                     \
@@ -155,6 +157,7 @@ CARVE_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
     return refusal();
   }
   before_stream_ends(stream);
+  const HoldAlone change(memory.capture_lock);  // the stream may be capturing
   return CARVE_DRIVER(cuStreamDestroy_v2)(stream);
 }
 CARVE_EXPORT CUresult cuStreamDestroy(CUstream stream) {
@@ -162,6 +165,7 @@ CARVE_EXPORT CUresult cuStreamDestroy(CUstream stream) {
     return refusal();
   }
   before_stream_ends(stream);
+  const HoldAlone change(memory.capture_lock);  // the stream may be capturing
   return CARVE_DRIVER(cuStreamDestroy)(stream);
 }
 
@@ -170,6 +174,7 @@ CARVE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   if (duty() == Duty::kUnknown) {
     return refusal();
   }
+  const HoldAlone change(memory.capture_lock);
   const bool captured = capturing(stream, false);
   const CUresult result = CARVE_DRIVER(cuStreamEndCapture)(stream, graph);
   if (captured && !capturing(stream, false)) {
@@ -181,6 +186,7 @@ CARVE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
   if (duty() == Duty::kUnknown) {
     return refusal();
   }
+  const HoldAlone change(memory.capture_lock);
   const bool captured = capturing(stream, true);
   const CUresult result = CARVE_DRIVER(cuStreamEndCapture_ptsz)(stream, graph);
   if (captured && !capturing(stream, true)) {

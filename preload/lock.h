@@ -37,6 +37,58 @@ class Lock {
   std::uint32_t held_;
 };
 
+/// Many at once, or one alone. A thread that wants to be alone goes before those that come after it. Zero is unlocked.
+class SharedLock {
+ public:
+  void acquire_shared() {
+    for (;;) {
+      if ((__atomic_fetch_add(&word_, 1U, __ATOMIC_ACQUIRE) & kAlone) == 0) {
+        return;
+      }
+      __atomic_fetch_sub(&word_, 1U, __ATOMIC_RELEASE);
+      while ((__atomic_load_n(&word_, __ATOMIC_RELAXED) & kAlone) != 0) {
+        sched_yield();
+      }
+    }
+  }
+  void release_shared() { __atomic_fetch_sub(&word_, 1U, __ATOMIC_RELEASE); }
+  void acquire_alone() {
+    while ((__atomic_fetch_or(&word_, kAlone, __ATOMIC_ACQUIRE) & kAlone) != 0) {
+      sched_yield();
+    }
+    while (__atomic_load_n(&word_, __ATOMIC_ACQUIRE) != kAlone) {
+      sched_yield();
+    }
+  }
+  void release_alone() { __atomic_fetch_and(&word_, ~kAlone, __ATOMIC_RELEASE); }
+
+ private:
+  static constexpr std::uint32_t kAlone = 1U << 31;
+  std::uint32_t word_;
+};
+
+class HoldShared {
+ public:
+  explicit HoldShared(SharedLock& lock) : lock_(lock) { lock_.acquire_shared(); }
+  ~HoldShared() { lock_.release_shared(); }
+  HoldShared(const HoldShared&) = delete;
+  HoldShared& operator=(const HoldShared&) = delete;
+
+ private:
+  SharedLock& lock_;
+};
+
+class HoldAlone {
+ public:
+  explicit HoldAlone(SharedLock& lock) : lock_(lock) { lock_.acquire_alone(); }
+  ~HoldAlone() { lock_.release_alone(); }
+  HoldAlone(const HoldAlone&) = delete;
+  HoldAlone& operator=(const HoldAlone&) = delete;
+
+ private:
+  SharedLock& lock_;
+};
+
 class Hold {
  public:
   explicit Hold(Lock& lock) : lock_(lock) { lock_.acquire(); }

@@ -1,6 +1,7 @@
 #include "preload/memory.h"
 
 #include "lease/memory_account.h"
+#include "preload/owner.h"
 
 namespace carve::preload {
 
@@ -132,20 +133,115 @@ void give_back_request(Card& card, std::uint64_t bytes, Kind kind) {
   }
 }
 
+namespace {
+
+constexpr int kPatience = 2000;  // turns of the processor, before an entry of the same address counts as forgotten
+
+/// Nothing stands for this memory any more.
+void forget(const Entry& entry) {
+  switch (entry.kind) {
+    case Kind::kLinear:
+    case Kind::kSmall:
+    case Kind::kExact:
+      give_back_request(process.cards[entry.card], entry.bytes, entry.kind);
+      break;
+    case Kind::kPooled: {
+      Pool& pool = memory.pools[entry.owner];
+      const Hold hold(pool.lock);
+      leave_pool(pool, entry.bytes);
+      break;
+    }
+    case Kind::kMapping:
+      drop_handle(entry.owner);
+      break;
+    default:
+      break;
+  }
+}
+
+bool destroyed_since(std::uint64_t context, std::uint32_t before) {
+  const std::uint32_t now = contexts_destroyed();
+  for (std::uint32_t i = now - before > kDestroyed ? now - kDestroyed : before; i != now; ++i) {
+    if (__atomic_load_n(&memory.destroyed[i % kDestroyed], __ATOMIC_RELAXED) == context) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool remember(const Entry& entry) {
+  for (int turn = 0;; ++turn) {
+    switch (memory.addresses.insert_new(entry)) {
+      case Table<64>::Added::kDone:
+        return true;
+      case Table<64>::Added::kNoMemory:
+        return false;
+      case Table<64>::Added::kTaken:
+        break;
+    }
+    Entry stale{};
+    if (turn < kPatience) {
+      sched_yield();
+    } else if (memory.addresses.take(entry.key, stale)) {
+      forget(stale);
+    }
+  }
+}
+
+bool remember_in_context_slowly(const Entry& entry, std::uint32_t destroyed_before, bool inserted) {
+  if (!inserted && !remember(entry)) {
+    return false;
+  }
+  Entry gone{};
+  if (__builtin_expect(destroyed_since(entry.owner, destroyed_before), 0) &&
+      memory.addresses.take(entry.key, gone)) {
+    forget(gone);
+  }
+  return true;
+}
+
+void put_back(const Entry& entry, std::uint32_t destroyed_before) {
+  const bool in_context = entry.kind == Kind::kLinear || entry.kind == Kind::kSmall || entry.kind == Kind::kExact;
+  if (in_context && destroyed_since(entry.owner, destroyed_before)) {
+    forget(entry);
+    return;
+  }
+  const Table<64>::Added added = memory.addresses.insert_new(entry);
+  if (added == Table<64>::Added::kTaken) {
+    forget(entry);  // the driver gave the address to another thread since: what it was before is gone
+  } else if (added == Table<64>::Added::kDone && in_context) {
+    remember_in_context_slowly(entry, destroyed_before, true);
+  }
+}
+
 void forget_context(Card& card, std::uint64_t context) {
   const std::uint16_t index = index_of(card);
+  __atomic_store_n(&memory.destroyed[memory.destroyed_count % kDestroyed], context, __ATOMIC_RELAXED);
+  __atomic_store_n(&memory.destroyed_count, memory.destroyed_count + 1, __ATOMIC_SEQ_CST);
   memory.addresses.take_all(
       [&](const Entry& entry) {
         return entry.card == index && entry.owner == context &&
-               (entry.kind == Kind::kLinear || entry.kind == Kind::kSmall || entry.kind == Kind::kExact ||
-                entry.kind == Kind::kImport);
+               (entry.kind == Kind::kLinear || entry.kind == Kind::kSmall || entry.kind == Kind::kExact);
       },
       [&](const Entry& entry) { give_back_request(card, entry.bytes, entry.kind); });
   memory.objects.take_all(
       [&](const Entry& entry) {
-        return entry.card == index && entry.owner == context && entry.kind == Kind::kArray;
+        return entry.card == index && entry.owner == context &&
+               (entry.kind == Kind::kArray || entry.kind == Kind::kImport);
       },
       [&](const Entry& entry) { give_back(card, entry.bytes); });
+  // Memory of a pool belongs to no context, but what a driver frees with one is not held any more.
+  if (memory.pool_count != 0) {
+    memory.addresses.take_all(
+        [&](const Entry& entry) { return entry.card == index && entry.kind == Kind::kPooled && is_gone(entry.key); },
+        [&](const Entry& entry) {
+          Pool& pool = memory.pools[entry.owner];
+          const Hold hold(pool.lock);
+          leave_pool(pool, entry.bytes);
+        });
+  }
 }
 
 }  // namespace carve::preload

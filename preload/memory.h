@@ -26,11 +26,12 @@ struct Pool {
   Lock lock;
   std::uint16_t card;
   bool graphs;            // the driver is asked by cuDeviceGetGraphMemAttribute
-  bool dying;             // destroyed with memory still out: no handle to ask any more
+  bool dying;             // destroyed by the program; the driver keeps it until its memory is back
   std::uint64_t used;     // by live allocations that went through us
   std::uint64_t charged;  // announced for it: ≥ used, ≥ what the driver has reserved as far as we know
 };
 inline constexpr std::uint32_t kMaxPools = 128;
+inline constexpr std::uint32_t kDestroyed = 64;
 
 /// All that the memory hooks remember; emptied by the kernel in a child, in which no old address is alive.
 struct alignas(4096) Memory {
@@ -43,8 +44,15 @@ struct alignas(4096) Memory {
   Pool pools[kMaxPools];
   std::uint32_t pool_count;
   Lock pools_lock;
+  SharedLock capture_lock;  // alone: a stream begins or ends to capture; shared: none does
+  SharedLock map_lock;      // alone: mappings are undone, in the driver and here; shared: they are made
+  Lock import_lock;         // what an imported handle is charged for grows
   Lock context_lock;
+  // Contexts that were destroyed, the latest kDestroyed of them; `destroyed_count` ever, under `context_lock`.
+  std::uint64_t destroyed[kDestroyed];
+  std::uint32_t destroyed_count;
   std::uint64_t primary_context[kMaxCards];  // under `context_lock`; not 0: charged
+  std::uint64_t primary_bytes[kMaxCards];    // so much
 };
 extern Memory memory;
 
@@ -64,12 +72,29 @@ std::uint64_t used_bytes(Card& card);
 std::uint64_t limit_bytes(const Card& card);
 bool revoked(const Card& card);
 
+/// Remembers memory that the driver has just handed out. An entry of the same address is of memory that is gone: the
+/// thread that freed it is about to take it out, or it died unseen and is given back here. False: no memory for it.
+bool remember(const Entry& entry);
+/// The rest of remember_in_context.
+bool remember_in_context_slowly(const Entry& entry, std::uint32_t destroyed_before, bool inserted);
+/// The driver would not free it, as far as is known, and the caller has taken it out of the table: in it goes again. It
+/// is given back instead when it is gone after all: with its context, or because its address is another's by now.
+void put_back(const Entry& entry, std::uint32_t destroyed_before);
+inline std::uint32_t contexts_destroyed() { return __atomic_load_n(&memory.destroyed_count, __ATOMIC_ACQUIRE); }
+/// As `remember`, for memory that dies with its context: when that was destroyed since `destroyed_before` was read, by
+/// another thread, the memory is given back at once.
+inline bool remember_in_context(const Entry& entry, std::uint32_t destroyed_before) {
+  const bool inserted = memory.addresses.insert_new(entry) == Table<64>::Added::kDone;
+  return __builtin_expect(inserted && contexts_destroyed() == destroyed_before, 1) ||
+         remember_in_context_slowly(entry, destroyed_before, inserted);
+}
+
 /// The record of a pool or of a card's graph memory, made at first sight; null when there are too many.
 Pool* pool_of(CUmemoryPool handle, Card& card);
 Pool* graph_pool_of(Card& card);
-/// Announces `bytes` more out of the pool, under `pool.lock`, on top of its reserve. At the limit it waits for
-/// `stream`, lets the driver release what is unused, and tries again.
-bool charge_in_pool(Pool& pool, std::uint64_t bytes, CUstream stream);
+/// Announces `bytes` more out of the pool, under `pool.lock`, on top of its reserve. With `with_trim` lets the driver
+/// release first what is unused.
+bool charge_in_pool(Pool& pool, std::uint64_t bytes, bool with_trim);
 /// The request came to nothing, or its memory went back to the pool. Under `pool.lock`.
 void leave_pool(Pool& pool, std::uint64_t bytes);
 /// After the driver's answer, under `pool.lock`: charges what it has reserved, gives the rest back. False: it has
@@ -78,6 +103,9 @@ bool settle(Pool& pool);
 /// Asks the driver what its pools still hold and gives the rest back; with `trim` lets it release what is unused.
 /// Pools that are in use at this moment are left alone.
 void refresh_pools(Card& card, bool trim);
+
+/// Physical memory by handle: one handle or mapping less; gives the memory back at the last.
+void drop_handle(std::uint64_t handle);
 
 /// Forgets everything that died with a context or a device reset, and gives it back.
 void forget_context(Card& card, std::uint64_t context);

@@ -1,6 +1,6 @@
 #include "preload/hooks.h"
 #include "preload/memory.h"
-#include "preload/meter.h"
+#include "preload/owner.h"
 
 // Stream-ordered memory. A pool keeps what was freed, so what counts is what the driver has reserved for it:
 // a pool is charged the larger of what is used and what is reserved. Before each request the whole of it is
@@ -51,7 +51,18 @@ void give_back_beyond(Pool& pool, std::uint64_t reserved) {
 }
 
 /// Gives back what the pool no longer holds; under its lock.
-void shrink(Pool& pool) { give_back_beyond(pool, pool.dying ? 0 : reserved_of(pool)); }
+void shrink(Pool& pool) { give_back_beyond(pool, reserved_of(pool)); }
+
+/// Destroys a pool that the program has destroyed and that holds nothing any more. Before that there is no telling when
+/// the frees that are under way in some stream come to their turn: the driver is asked as long as it has the pool.
+void bury(Pool& pool) {
+  if (!pool.dying || pool.used != 0 || pool.charged != 0) {
+    return;
+  }
+  CARVE_DRIVER(cuMemPoolDestroy)(reinterpret_cast<CUmemoryPool>(pool.handle));
+  pool.dying = false;
+  __atomic_store_n(&pool.handle, std::uint64_t{0}, __ATOMIC_RELEASE);  // the place is free
+}
 
 Pool* record_of(std::uint64_t handle, std::uint16_t card, bool graphs) {
   const std::uint32_t count = __atomic_load_n(&memory.pool_count, __ATOMIC_ACQUIRE);
@@ -111,17 +122,12 @@ Pool* pool_of(CUmemoryPool handle, Card& card) {
 
 Pool* graph_pool_of(Card& card) { return record_of(kGraphHandle, index_of(card), true); }
 
-bool charge_in_pool(Pool& pool, std::uint64_t bytes, CUstream stream) {
+bool charge_in_pool(Pool& pool, std::uint64_t bytes, bool with_trim) {
   bool fits = try_grow(pool, bytes);
   if (!fits) {
-    shrink(pool);
-    fits = try_grow(pool, bytes);
-  }
-  if (!fits) {
-    if (!pool.graphs) {
-      CARVE_DRIVER(cuStreamSynchronize)(stream);
+    if (with_trim) {
+      trim(pool);
     }
-    trim(pool);
     shrink(pool);
     fits = try_grow(pool, bytes);
   }
@@ -134,9 +140,7 @@ bool charge_in_pool(Pool& pool, std::uint64_t bytes, CUstream stream) {
 void leave_pool(Pool& pool, std::uint64_t bytes) {
   pool.used -= bytes;
   shrink(pool);
-  if (pool.dying && pool.used == 0) {
-    __atomic_store_n(&pool.handle, std::uint64_t{0}, __ATOMIC_RELEASE);  // the place is free
-  }
+  bury(pool);
 }
 
 bool settle(Pool& pool) {
@@ -158,11 +162,12 @@ void refresh_pools(Card& card, bool with_trim) {
     if (pool.handle == 0 || pool.card != index_of(card) || !pool.lock.try_acquire()) {
       continue;
     }
-    if (pool.handle != 0 && pool.charged != 0 && !pool.dying) {
-      if (with_trim) {
+    if (pool.handle != 0 && pool.charged != 0) {
+      if (with_trim || pool.dying) {
         trim(pool);
       }
       shrink(pool);
+      bury(pool);
     }
     pool.lock.release();
   }
@@ -174,87 +179,156 @@ using namespace carve::preload;
 
 namespace {
 
-/// One request out of a pool. While capturing nothing is allocated: it becomes a node, charged when the graph is
-/// instantiated.
+/// Whether a request in this stream becomes a node of a graph; under `capture_lock`. A stream that cannot tell is asked
+/// for memory as any other: then it is charged first.
+bool becomes_a_node(CUstream stream, bool per_thread) {
+  int status = 0;
+  const CUresult result = per_thread ? driver.cuStreamIsCapturing_ptsz(stream, &status)
+                                     : driver.cuStreamIsCapturing(stream, &status);
+  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+/// The stream to wait for, by its own name.
+CUstream named(CUstream stream, bool per_thread) {
+  return per_thread && stream == nullptr ? per_thread_stream() : stream;
+}
+
+/// The program destroyed it, and the driver was not told yet.
+bool is_dying(CUmemoryPool handle) {
+  const std::uint32_t count = __atomic_load_n(&memory.pool_count, __ATOMIC_ACQUIRE);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Pool& pool = memory.pools[i];
+    if (pool.handle == reinterpret_cast<std::uint64_t>(handle) && !pool.graphs && pool.dying) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// What one attempt came to.
+struct Attempt {
+  CUresult result;
+  Pool* full;       // not null: the slice is, with this pool as it stands
+  bool overgrown;   // full, and the driver took more than was announced: `bytes` are on their way back in the stream
+};
+
+/// Charges the pool, asks the driver, settles. Under `capture_lock`.
+template <class Take>
+Attempt attempt(Pool& pool, std::uint64_t bytes, bool with_trim, CUstream stream, Take take) {
+  CUdeviceptr address = 0;
+  {
+    const Hold hold(pool.lock);
+    if (!charge_in_pool(pool, bytes, with_trim)) {
+      return {CUDA_ERROR_OUT_OF_MEMORY, &pool, false};
+    }
+    const CUresult result = take(address);
+    if (result != CUDA_SUCCESS) {
+      leave_pool(pool, bytes);
+      return {result, nullptr, false};
+    }
+    if (!settle(pool)) {
+      CARVE_DRIVER(cuMemFreeAsync)(address, stream);
+      return {CUDA_ERROR_OUT_OF_MEMORY, &pool, true};
+    }
+  }
+  const auto place = static_cast<std::uint64_t>(&pool - memory.pools);
+  if (remember({address, bytes, place, pool.card, Kind::kPooled, 1})) {
+    return {CUDA_SUCCESS, nullptr, false};
+  }
+  CARVE_DRIVER(cuMemFreeAsync)(address, stream);
+  const Hold hold(pool.lock);
+  leave_pool(pool, bytes);
+  return {CUDA_ERROR_OUT_OF_MEMORY, nullptr, false};
+}
+
+/// One request out of a pool; null: out of the current one of the stream's device. While capturing nothing is
+/// allocated: it becomes a node, charged when the graph is instantiated.
 template <class Take>
 CUresult allocate(CUmemoryPool handle, std::uint64_t bytes, CUstream stream, bool per_thread, Take take) {
   CUdeviceptr address = 0;
-  if (bytes == 0 || capturing(stream, per_thread)) {
+  if (bytes == 0) {
     return take(address);
   }
-  Card* card = current_card();
-  if (card == nullptr) {
-    return CUDA_ERROR_SYSTEM_NOT_READY;
+  if (handle != nullptr && is_dying(handle)) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
-  Entry known{};
-  known.card = index_of(*card);
-  memory.objects.update(reinterpret_cast<std::uint64_t>(handle), [&](Entry& entry) {
-    known = entry;
-    return true;
-  });
-  if (known.card >= process.card_count) {
-    return take(address);  // a pool in host memory
+  const std::uint64_t charged = round_up(bytes, 512);
+  Card* card = nullptr;
+  Attempt made{};
+  for (bool waited = false;; waited = true) {
+    {
+      const HoldShared hold(memory.capture_lock);
+      if (becomes_a_node(stream, per_thread)) {
+        return take(address);
+      }
+      CUdevice device = 0;
+      const bool known = device_of_stream(stream, per_thread, &device);
+      CUmemoryPool from = handle;
+      if (from == nullptr && (!known || driver.cuDeviceGetMemPool(&from, device) != CUDA_SUCCESS)) {
+        return take(address);  // the driver has no pools, no such stream or no context: it says so itself
+      }
+      const std::uint16_t owner = card_of_pool(from);
+      if (owner == kInHost) {
+        return take(address);
+      }
+      card = owner < process.card_count ? &process.cards[owner] : owner == kAnyCard ? card_of_device(device) : nullptr;
+      if (card == nullptr) {
+        return known ? CUDA_ERROR_SYSTEM_NOT_READY : take(address);
+      }
+      Pool* pool = pool_of(from, *card);
+      if (pool == nullptr) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+      }
+      made = attempt(*pool, charged, waited, named(stream, per_thread), take);
+      if (made.full == nullptr) {
+        return made.result;
+      }
+    }
+    if (waited && !made.overgrown) {
+      return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    // What was freed in this stream is free when it comes there. No lock is held: the stream may stand behind a host
+    // function that waits for another thread, and that thread may begin a capture.
+    CARVE_DRIVER(cuStreamSynchronize)(named(stream, per_thread));
+    if (made.overgrown) {
+      const Hold hold(made.full->lock);
+      trim(*made.full);
+      leave_pool(*made.full, charged);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
   }
-  card = &process.cards[known.card];
-  Pool* pool = pool_of(handle, *card);
-  if (pool == nullptr) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const CUstream wait_on = per_thread && stream == nullptr ? per_thread_stream() : stream;
-  const std::uint64_t taken = round_up(bytes, 512);
-  const Hold hold(pool->lock);
-  if (!charge_in_pool(*pool, taken, wait_on)) {
-    return revoked(*card) ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const CUresult result = take(address);
-  if (result != CUDA_SUCCESS) {
-    leave_pool(*pool, taken);
-    return result;
-  }
-  const auto place = static_cast<std::uint64_t>(pool - memory.pools);
-  if (settle(*pool) && memory.addresses.insert({address, taken, place, known.card, Kind::kPooled, 1})) {
-    return CUDA_SUCCESS;
-  }
-  // The driver reserved more than the slice has left: undo it.
-  CARVE_DRIVER(cuMemFreeAsync)(address, wait_on);
-  CARVE_DRIVER(cuStreamSynchronize)(wait_on);
-  trim(*pool);
-  leave_pool(*pool, taken);
-  return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-template <class Take>
-CUresult allocate_from_default(std::uint64_t bytes, CUstream stream, bool per_thread, Take take) {
-  CUdevice device = 0;
-  CUmemoryPool pool = nullptr;
-  if (driver.cuCtxGetDevice(&device) != CUDA_SUCCESS || driver.cuDeviceGetMemPool(&pool, device) != CUDA_SUCCESS) {
-    CUdeviceptr unused = 0;
-    return take(unused);  // the driver has no pools or no context: it says so itself
-  }
-  return allocate(pool, bytes, stream, per_thread, take);
 }
 
 template <class Free>
 CUresult release(CUdeviceptr address, CUstream stream, bool per_thread, Free call) {
   Entry entry{};
-  if (capturing(stream, per_thread) || !memory.addresses.take(address, entry)) {
-    return call();
-  }
-  const CUresult result = call();
-  if (result != CUDA_SUCCESS) {
-    memory.addresses.insert(entry);
-    return result;
+  const std::uint32_t destroyed = contexts_destroyed();
+  {
+    const HoldShared hold(memory.capture_lock);
+    if (becomes_a_node(stream, per_thread) || !memory.addresses.take(address, entry)) {
+      return call();
+    }
+    const CUresult result = call();
+    if (result != CUDA_SUCCESS) {
+      put_back(entry, destroyed);
+      return result;
+    }
   }
   if (entry.kind == Kind::kPooled) {
     Pool& pool = memory.pools[entry.owner];
     const Hold hold(pool.lock);
     leave_pool(pool, entry.bytes);
-    return result;
+    return CUDA_SUCCESS;
   }
-  // Memory of cuMemAlloc may be freed in stream order too. It is not free before the stream comes there.
-  CARVE_DRIVER(cuStreamSynchronize)(per_thread && stream == nullptr ? per_thread_stream() : stream);
-  give_back_request(process.cards[entry.card], entry.bytes, entry.kind);
-  return result;
+  // Memory of cuMemAlloc may be freed in stream order too. It is not free before the stream comes there; and not at all
+  // when the stream has just joined a capture, by an event.
+  CARVE_DRIVER(cuStreamSynchronize)(named(stream, per_thread));
+  if (is_gone(address)) {
+    give_back_request(process.cards[entry.card], entry.bytes, entry.kind);
+  } else {
+    put_back(entry, destroyed);
+  }
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -265,7 +339,7 @@ CUresult release(CUdeviceptr address, CUstream stream, bool per_thread, Free cal
     if (now != Duty::kMeter) {                                                                       \
       return now == Duty::kNone ? CARVE_DRIVER(symbol)(address, bytes, stream) : refusal();          \
     }                                                                                                \
-    return allocate_from_default(bytes, stream, per_thread, [=](CUdeviceptr& at) {                   \
+    return allocate(nullptr, bytes, stream, per_thread, [=](CUdeviceptr& at) {                   \
       const CUresult result = CARVE_DRIVER(symbol)(address, bytes, stream);                          \
       at = result == CUDA_SUCCESS ? *address : 0;                                                    \
       return result;                                                                                 \
@@ -310,40 +384,86 @@ CARVE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* 
   if (result != CUDA_SUCCESS || now == Duty::kNone) {
     return result;
   }
-  // Which card the pool draws on is known only here.
-  const bool on_card = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  const Card* card = on_card ? card_of_device(properties->location.id) : nullptr;
+  // Which card the pool draws on is known here in every version of the driver.
+  const std::uint16_t card =
+      card_of_location(properties->location.type, properties->location.id, properties->alloc_type);
   const auto handle = reinterpret_cast<std::uint64_t>(*pool);
-  const auto index = card != nullptr ? index_of(*card) : static_cast<std::uint16_t>(kMaxCards);
-  if ((on_card && card == nullptr) || !memory.objects.insert({handle, 0, 0, index, Kind::kPooled, 1})) {
+  if (card == kForeignCard || !memory.objects.insert({handle, 0, 0, card, Kind::kPooled, 1})) {
     CARVE_DRIVER(cuMemPoolDestroy)(*pool);
-    return on_card && card == nullptr ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
+    return card == kForeignCard ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_ERROR_OUT_OF_MEMORY;
   }
   return result;
 }
 
+namespace {
+
+/// A device that has this as its current pool gets its default one back, as when the driver destroys it.
+void leave_device(CUmemoryPool pool) {
+  for (CUdevice device = 0; device < static_cast<CUdevice>(kMaxOrdinals); ++device) {
+    CUmemoryPool current = nullptr;
+    if (driver.cuDeviceGetMemPool(&current, device) != CUDA_SUCCESS) {
+      return;
+    }
+    if (current == pool && driver.cuDeviceGetDefaultMemPool(&current, device) == CUDA_SUCCESS) {
+      driver.cuDeviceSetMemPool(device, current);
+    }
+  }
+}
+
+/// The driver does not destroy a device's default pool.
+bool is_default(CUmemoryPool pool) {
+  CUmemoryPool own = nullptr;
+  for (CUdevice device = 0; device < static_cast<CUdevice>(kMaxOrdinals); ++device) {
+    if (driver.cuDeviceGetDefaultMemPool(&own, device) != CUDA_SUCCESS) {
+      return false;
+    }
+    if (own == pool) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Under the lock of `record`. What it still holds is waited for in refresh_pools and where its memory comes back.
+void destroy_when_empty(Pool& record, CUmemoryPool pool) {
+  std::uint64_t none = 0;
+  driver.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &none);
+  trim(record);
+  shrink(record);
+  leave_device(pool);
+  record.dying = true;
+  bury(record);
+}
+
+}  // namespace
+
+// With memory out, or with frees under way in some stream, the driver keeps the pool until all is back. So does this
+// hook: the driver alone can tell when that is.
 CARVE_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   const Duty now = duty();
   if (now != Duty::kMeter) {
     return now == Duty::kNone ? CARVE_DRIVER(cuMemPoolDestroy)(pool) : refusal();
   }
+  if (is_dying(pool)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const auto handle = reinterpret_cast<std::uint64_t>(pool);
   Entry entry{};
   const bool known = memory.objects.take(handle, entry);
-  const CUresult result = CARVE_DRIVER(cuMemPoolDestroy)(pool);
-  if (result != CUDA_SUCCESS) {
-    if (known) {
-      memory.objects.insert(entry);
-    }
-    return result;
-  }
-  for (std::uint32_t i = 0; i < memory.pool_count; ++i) {
+  for (std::uint32_t i = 0; known && i < memory.pool_count; ++i) {
     Pool& record = memory.pools[i];
-    if (record.handle == handle && !record.graphs) {
-      const Hold hold(record.lock);
-      record.dying = true;
-      leave_pool(record, 0);
+    if (record.handle != handle || record.graphs) {
+      continue;
     }
+    const Hold hold(record.lock);
+    if (record.handle == handle && !record.dying && !is_default(pool)) {
+      destroy_when_empty(record, pool);
+      return CUDA_SUCCESS;
+    }
+  }
+  const CUresult result = CARVE_DRIVER(cuMemPoolDestroy)(pool);
+  if (result != CUDA_SUCCESS && known) {
+    memory.objects.insert(entry);
   }
   return result;
 }

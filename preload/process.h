@@ -21,6 +21,7 @@ struct Card {
   const abi::GrantPage* grant;
   abi::AccountPage* account;
   abi::AccountSlot* slot;  // this process' own line in the account page
+  void* lifeline;          // of the slice's first card: what a forked child inherits (abi/page.h)
 };
 
 /// What a hook has to do; kept in one word so that the launch path loads one word.

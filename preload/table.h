@@ -53,6 +53,26 @@ class Table {
     return true;
   }
 
+  enum class Added { kDone, kTaken, kNoMemory };
+  /// As insert, when no entry of this key is there.
+  Added insert_new(const Entry& entry) {
+    Shard& shard = shard_of(entry.key);
+    const Hold hold(shard.lock);
+    if ((shard.count + 1) * 4 > shard.capacity * 3 && !grow(shard)) {
+      return Added::kNoMemory;
+    }
+    std::uint32_t at = home_of(shard, entry.key);
+    while (shard.entries[at].key != 0) {
+      if (shard.entries[at].key == entry.key) {
+        return Added::kTaken;
+      }
+      at = (at + 1) & (shard.capacity - 1);
+    }
+    shard.entries[at] = entry;
+    ++shard.count;
+    return Added::kDone;
+  }
+
   /// Removes and returns the entry of this key; false when there is none.
   bool take(std::uint64_t key, Entry& out) {
     Shard& shard = shard_of(key);

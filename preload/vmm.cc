@@ -1,14 +1,12 @@
 #include "preload/hooks.h"
 #include "preload/memory.h"
+#include "preload/owner.h"
 
 // Physical memory by handle. It lives until the last of its handles and mappings is gone, whichever that is:
 // releasing the handle right after mapping it is common. One entry per handle counts both.
-using namespace carve::preload;
+namespace carve::preload {
 
-namespace {
-
-/// One handle or mapping less; gives the memory back at the last.
-void drop_reference(std::uint64_t handle) {
+void drop_handle(std::uint64_t handle) {
   Entry gone{};
   memory.objects.update(handle, [&](Entry& entry) {
     if (entry.kind != Kind::kHandle || --entry.references != 0) {
@@ -22,6 +20,85 @@ void drop_reference(std::uint64_t handle) {
   }
 }
 
+}  // namespace carve::preload
+
+using namespace carve::preload;
+
+namespace {
+
+constexpr std::uint64_t kImported = 1;  // as the owner of a handle
+
+/// How large the memory behind a handle is, found out by mapping it: nothing tells for one that was imported. 0: the
+/// driver maps nothing less than all of it, or had no addresses left. Cost: two driver calls per bit of the answer.
+std::uint64_t measured(CUmemGenericAllocationHandle handle, CUdevice device) {
+  std::size_t total = 0;
+  CUdeviceptr base = 0;
+  if (CARVE_DRIVER(cuDeviceTotalMem_v2)(&total, device) != CUDA_SUCCESS ||
+      driver.cuMemAddressReserve(&base, round_up(total, kGranule), 0, 0, 0) != CUDA_SUCCESS) {
+    return 0;
+  }
+  const auto fits = [&](std::uint64_t granules) {
+    if (granules * kGranule > total ||
+        CARVE_DRIVER(cuMemMap)(base, granules * kGranule, 0, handle, 0) != CUDA_SUCCESS) {
+      return false;
+    }
+    CARVE_DRIVER(cuMemUnmap)(base, granules * kGranule);
+    return true;
+  };
+  std::uint64_t fitting = 0;
+  std::uint64_t step = 1;
+  while (fits(fitting + step)) {
+    fitting += step;
+    step *= 2;
+  }
+  for (; step != 0; step /= 2) {
+    fitting += fits(fitting + step) ? step : 0;
+  }
+  driver.cuMemAddressFree(base, round_up(total, kGranule));
+  return fitting * kGranule;
+}
+
+/// An imported handle that could not be measured is charged for what was ever mapped of it. False: it does not fit.
+/// `grown`: by how much it is charged more.
+bool charge_extent(CUmemGenericAllocationHandle handle, std::uint64_t end, std::uint64_t& grown) {
+  const Hold hold(memory.import_lock);
+  Entry imported{};
+  memory.objects.update(handle, [&](const Entry& entry) {
+    imported = entry;
+    return true;
+  });
+  grown = imported.kind == Kind::kHandle && imported.owner == kImported && imported.card < process.card_count &&
+                  end > imported.bytes
+              ? end - imported.bytes
+              : 0;
+  if (grown == 0) {
+    return true;
+  }
+  if (!charge(process.cards[imported.card], grown)) {
+    return false;
+  }
+  memory.objects.update(handle, [&](Entry& entry) {
+    entry.bytes += grown;
+    return true;
+  });
+  return true;
+}
+
+void give_back_extent(CUmemGenericAllocationHandle handle, std::uint64_t end, std::uint64_t grown) {
+  const Hold hold(memory.import_lock);
+  std::uint16_t card = kInHost;
+  memory.objects.update(handle, [&](Entry& entry) {
+    if (entry.bytes == end) {  // no thread mapped more of it meanwhile
+      entry.bytes -= grown;
+      card = entry.card;
+    }
+    return true;
+  });
+  if (card < process.card_count) {
+    give_back(process.cards[card], grown);
+  }
+}
+
 }  // namespace
 
 CARVE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t size,
@@ -30,11 +107,17 @@ CARVE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::siz
   if (now == Duty::kUnknown) {
     return refusal();
   }
-  if (now == Duty::kNone || properties == nullptr ||
-      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+  const std::uint16_t owner =
+      properties == nullptr ? kInHost
+                            : card_of_location(properties->location.type, properties->location.id, properties->type);
+  if (now == Duty::kNone || owner == kInHost) {
     return CARVE_DRIVER(cuMemCreate)(handle, size, properties, flags);
   }
-  Card* card = card_of_device(properties->location.id);
+  // Of a kind of place that is not known here the current card answers, or the first.
+  Card* const current = owner == kAnyCard ? current_card() : nullptr;
+  Card* card = owner < process.card_count                   ? &process.cards[owner]
+               : owner == kAnyCard && current == nullptr ? &process.cards[0]
+                                                         : current;
   if (card == nullptr) {
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
@@ -55,12 +138,32 @@ CARVE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::siz
 
 CARVE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   const Duty now = duty();
-  if (now == Duty::kUnknown) {
-    return refusal();
+  if (now != Duty::kMeter) {
+    return now == Duty::kNone ? CARVE_DRIVER(cuMemRelease)(handle) : refusal();
   }
+  // Counted before the driver is asked: afterwards the number may be that of another thread's new handle.
+  Entry before{};
+  memory.objects.update(handle, [&](Entry& entry) {
+    before = entry;
+    return entry.kind != Kind::kHandle || --entry.references != 0;
+  });
   const CUresult result = CARVE_DRIVER(cuMemRelease)(handle);
-  if (result == CUDA_SUCCESS && now == Duty::kMeter) {
-    drop_reference(handle);
+  if (before.kind != Kind::kHandle) {
+    return result;
+  }
+  if (result == CUDA_SUCCESS) {
+    if (before.references == 1 && before.bytes != 0) {
+      give_back(process.cards[before.card], before.bytes);
+    }
+    return result;
+  }
+  const bool kept = before.references != 1 && memory.objects.update(handle, [](Entry& entry) {
+    ++entry.references;
+    return true;
+  });
+  if (!kept) {
+    before.references = 1;
+    memory.objects.insert(before);
   }
   return result;
 }
@@ -71,40 +174,29 @@ CARVE_EXPORT CUresult cuMemMap(CUdeviceptr address, std::size_t size, std::size_
   if (now != Duty::kMeter) {
     return now == Duty::kNone ? CARVE_DRIVER(cuMemMap)(address, size, offset, handle, flags) : refusal();
   }
-  // An imported handle has no size before it is mapped: its memory is charged to whoever maps it, too, because
-  // it stays when the exporter dies.
-  Entry imported{};
   memory.objects.update(handle, [&](Entry& entry) {
-    if (entry.kind == Kind::kHandle) {
-      imported = entry.bytes == 0 ? entry : Entry{};
-      ++entry.references;
-    }
+    entry.references += entry.kind == Kind::kHandle ? 1 : 0;
     return true;
   });
-  Card* card = imported.key != 0 ? current_card() : nullptr;
-  if (card != nullptr && !charge(*card, offset + size)) {
-    drop_reference(handle);
+  std::uint64_t end = 0;
+  std::uint64_t grown = 0;
+  if (__builtin_add_overflow(std::uint64_t{offset}, std::uint64_t{size}, &end) ||
+      !charge_extent(handle, end, grown)) {
+    drop_handle(handle);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  const HoldShared hold(memory.map_lock);
   const CUresult result = CARVE_DRIVER(cuMemMap)(address, size, offset, handle, flags);
-  if (result == CUDA_SUCCESS &&
-      memory.addresses.insert({address, size, handle, 0, Kind::kMapping, 1})) {
-    if (card != nullptr) {
-      memory.objects.update(handle, [&](Entry& entry) {
-        entry.bytes = offset + size;
-        entry.card = index_of(*card);
-        return true;
-      });
-    }
+  if (result == CUDA_SUCCESS && remember({address, size, handle, 0, Kind::kMapping, 1})) {
     return result;
   }
   if (result == CUDA_SUCCESS) {
     CARVE_DRIVER(cuMemUnmap)(address, size);
   }
-  if (card != nullptr) {
-    give_back(*card, offset + size);
+  if (grown != 0) {
+    give_back_extent(handle, end, grown);
   }
-  drop_reference(handle);
+  drop_handle(handle);
   return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
@@ -113,18 +205,26 @@ CARVE_EXPORT CUresult cuMemUnmap(CUdeviceptr address, std::size_t size) {
   if (now == Duty::kUnknown) {
     return refusal();
   }
+  if (now == Duty::kNone) {
+    return CARVE_DRIVER(cuMemUnmap)(address, size);
+  }
+  // Alone: what another thread maps here in between would be taken for what is gone.
+  const HoldAlone hold(memory.map_lock);
   const CUresult result = CARVE_DRIVER(cuMemUnmap)(address, size);
-  if (result != CUDA_SUCCESS || now == Duty::kNone) {
+  if (result != CUDA_SUCCESS) {
     return result;
   }
   // One call may undo several mappings that lie side by side.
   for (CUdeviceptr at = address; at < address + size;) {
-    Entry entry{};
-    const bool known = memory.addresses.take(at, entry) && entry.kind == Kind::kMapping && entry.bytes != 0;
-    if (known) {
-      drop_reference(entry.owner);
+    Entry gone{};
+    memory.addresses.update(at, [&](const Entry& entry) {
+      gone = entry.kind == Kind::kMapping ? entry : Entry{};
+      return entry.kind != Kind::kMapping;
+    });
+    if (gone.bytes != 0) {
+      drop_handle(gone.owner);
     }
-    at += known ? entry.bytes : kGranule;
+    at += gone.bytes != 0 ? gone.bytes : kGranule;
   }
   return result;
 }
@@ -144,6 +244,8 @@ CARVE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* 
   return result;
 }
 
+// Imported memory stays when its maker dies, mapped or not: it is charged to the importer as well, whole and at
+// once, to the card that it lies on. On a card that the slice does not hold nothing can be charged.
 CARVE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* os_handle,
                                                      int type) {
   const Duty now = duty();
@@ -154,13 +256,33 @@ CARVE_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandl
   if (result != CUDA_SUCCESS || now == Duty::kNone) {
     return result;
   }
-  bool known = memory.objects.update(*handle, [](Entry& entry) {
-    entry.references += entry.kind == Kind::kHandle ? 1 : 0;  // our own, come back
-    return true;
-  });
-  known = known || memory.objects.insert({*handle, 0, 0, 0, Kind::kHandle, 1});
-  if (!known) {
+  if (memory.objects.update(*handle, [](Entry& entry) {
+        entry.references += entry.kind == Kind::kHandle ? 1 : 0;  // our own, come back
+        return true;
+      })) {
+    return result;
+  }
+  CUmemAllocationProp properties{};
+  std::uint16_t owner = kAnyCard;
+  if (driver.cuMemGetAllocationPropertiesFromHandle(&properties, *handle) == CUDA_SUCCESS) {
+    owner = card_of_location(properties.location.type, properties.location.id, properties.type);
+  }
+  Card* card = owner < process.card_count ? &process.cards[owner] : owner == kAnyCard ? current_card() : nullptr;
+  std::uint64_t bytes = 0;
+  if (card != nullptr) {
+    const CUdevice device = properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties.location.id : 0;
+    bytes = measured(*handle, device);
+  }
+  if (card != nullptr && !charge(*card, bytes)) {
     CARVE_DRIVER(cuMemRelease)(*handle);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (!memory.objects.insert({*handle, bytes, kImported, card == nullptr ? kInHost : index_of(*card), Kind::kHandle,
+                              1})) {
+    CARVE_DRIVER(cuMemRelease)(*handle);
+    if (card != nullptr) {
+      give_back(*card, bytes);
+    }
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return result;

@@ -257,10 +257,20 @@ CU_EXPORT CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 CU_EXPORT CUresult cuCtxAttach(CUcontext* out, unsigned flags) {
   CU_NEED_CONTEXT(context);
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(Driver::get().mutex());
+  ++context->users;
   *out = context;
   return CUDA_SUCCESS;
 }
-CU_EXPORT CUresult cuCtxDetach(CUcontext context) { return cuCtxDestroy_v2(context); }
+CU_EXPORT CUresult cuCtxDetach(CUcontext context) {
+  CU_NEED_INIT();
+  if (!alive(context) || context->primary || t_current != context) return CUDA_ERROR_INVALID_CONTEXT;
+  {
+    const std::lock_guard lock(Driver::get().mutex());
+    if (--context->users > 0) return CUDA_SUCCESS;
+  }
+  return cuCtxDestroy_v2(context);
+}
 
 CU_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   CU_NEED_CONTEXT(context);

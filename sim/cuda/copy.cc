@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/cuda/array.h"
 #include "sim/cuda/capture.h"
 #include "sim/cuda/graph.h"
 #include "sim/cuda/memory.h"
@@ -51,25 +52,28 @@ void zero(char* to, std::uint64_t bytes) {
 struct Side {
   unsigned type;
   std::uint64_t host, device;
+  CUarray array;
+  std::uint64_t pitch, slice;  // as the record says; an array's are its own
 };
 
-/// The address a record's side begins at; false for arrays.
-bool side_address(const Side& side, std::uint64_t* address, bool* device) {
-  switch (side.type) {
+/// The address a record's side begins at, and its rows and slices.
+CUresult side_address(Side* side, std::uint64_t* address, bool* device) {
+  *device = side->type != CU_MEMORYTYPE_HOST;
+  switch (side->type) {
     case CU_MEMORYTYPE_HOST:
-      *address = side.host;
-      *device = false;
-      return true;
+      *address = side->host;
+      return CUDA_SUCCESS;
     case CU_MEMORYTYPE_DEVICE:
-      *address = side.device;
-      *device = true;
-      return true;
+      *address = side->device;
+      return CUDA_SUCCESS;
     case CU_MEMORYTYPE_UNIFIED:
-      *address = side.device;
-      *device = device_memory(side.device);
-      return true;
+      *address = side->device;
+      *device = device_memory(side->device);
+      return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_ARRAY:
+      return side_of_array(side->array, address, &side->pitch, &side->slice);
     default:
-      return false;
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -104,12 +108,14 @@ CUresult box_of(const CUDA_MEMCPY2D& c, CopyBox* box) {
   wide.srcMemoryType = c.srcMemoryType;
   wide.srcHost = c.srcHost;
   wide.srcDevice = c.srcDevice;
+  wide.srcArray = c.srcArray;
   wide.srcPitch = c.srcPitch;
   wide.dstXInBytes = c.dstXInBytes;
   wide.dstY = c.dstY;
   wide.dstMemoryType = c.dstMemoryType;
   wide.dstHost = c.dstHost;
   wide.dstDevice = c.dstDevice;
+  wide.dstArray = c.dstArray;
   wide.dstPitch = c.dstPitch;
   wide.WidthInBytes = c.WidthInBytes;
   wide.Height = c.Height;
@@ -119,20 +125,24 @@ CUresult box_of(const CUDA_MEMCPY2D& c, CopyBox* box) {
 
 CUresult box_of(const CUDA_MEMCPY3D& c, CopyBox* box) {
   std::uint64_t from = 0, to = 0;
-  const Side source{c.srcMemoryType, reinterpret_cast<std::uint64_t>(c.srcHost), c.srcDevice};
-  const Side target{c.dstMemoryType, reinterpret_cast<std::uint64_t>(c.dstHost), c.dstDevice};
-  if (!side_address(source, &from, &box->from_device) ||
-      !side_address(target, &to, &box->to_device))
-    return CUDA_ERROR_NOT_SUPPORTED;
+  const std::uint64_t from_pitch = c.srcPitch != 0 ? c.srcPitch : c.WidthInBytes + c.srcXInBytes;
+  const std::uint64_t to_pitch = c.dstPitch != 0 ? c.dstPitch : c.WidthInBytes + c.dstXInBytes;
+  Side source{c.srcMemoryType, reinterpret_cast<std::uint64_t>(c.srcHost), c.srcDevice, c.srcArray, from_pitch,
+              from_pitch * (c.srcHeight != 0 ? c.srcHeight : c.Height + c.srcY)};
+  Side target{c.dstMemoryType, reinterpret_cast<std::uint64_t>(c.dstHost), c.dstDevice, c.dstArray, to_pitch,
+              to_pitch * (c.dstHeight != 0 ? c.dstHeight : c.Height + c.dstY)};
+  CUresult rc = side_address(&source, &from, &box->from_device);
+  rc = rc != CUDA_SUCCESS ? rc : side_address(&target, &to, &box->to_device);
+  if (rc != CUDA_SUCCESS) return rc;
   box->width = c.WidthInBytes;
   box->height = c.Height;
   box->depth = c.Depth;
-  box->from_pitch = c.srcPitch != 0 ? c.srcPitch : c.WidthInBytes + c.srcXInBytes;
-  box->to_pitch = c.dstPitch != 0 ? c.dstPitch : c.WidthInBytes + c.dstXInBytes;
+  box->from_pitch = source.pitch;
+  box->to_pitch = target.pitch;
   if (box->height > 1 && (box->from_pitch < c.WidthInBytes || box->to_pitch < c.WidthInBytes))
     return CUDA_ERROR_INVALID_VALUE;
-  box->from_slice = box->from_pitch * (c.srcHeight != 0 ? c.srcHeight : c.Height + c.srcY);
-  box->to_slice = box->to_pitch * (c.dstHeight != 0 ? c.dstHeight : c.Height + c.dstY);
+  box->from_slice = source.slice;
+  box->to_slice = target.slice;
   box->from = from + c.srcZ * box->from_slice + c.srcY * box->from_pitch + c.srcXInBytes;
   box->to = to + c.dstZ * box->to_slice + c.dstY * box->to_pitch + c.dstXInBytes;
   return CUDA_SUCCESS;

@@ -23,7 +23,7 @@ struct Fill {
 /// Checks that device sides are device memory. cuMemcpy's UVA forms: kinds are looked up.
 CUresult check(CopyBox* box, bool unified);
 CUresult check(const Fill& fill);
-/// Translates the driver's records; CUDA_ERROR_NOT_SUPPORTED for arrays.
+/// Translates the driver's records.
 CUresult box_of(const CUDA_MEMCPY2D& copy, CopyBox* box);
 CUresult box_of(const CUDA_MEMCPY3D& copy, CopyBox* box);
 

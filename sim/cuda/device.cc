@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "sim/cuda/driver.h"
+#include "sim/cuda/memory.h"
 
 // Device queries. Attributes are one table: number → value, most from the model.
 namespace carve::sim::cu {
@@ -177,7 +178,7 @@ CU_EXPORT CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice dev) {
 CU_EXPORT CUresult cuDeviceTotalMem(unsigned* bytes, CUdevice dev) {
   std::size_t wide = 0;
   const CUresult rc = cuDeviceTotalMem_v2(&wide, dev);
-  if (rc == CUDA_SUCCESS && bytes != nullptr) *bytes = static_cast<unsigned>(wide);
+  if (rc == CUDA_SUCCESS && bytes != nullptr) *bytes = narrow(wide);
   return rc;
 }
 

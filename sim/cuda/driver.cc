@@ -87,8 +87,9 @@ void Driver::forked() {
   Driver& driver = get();
   t_current = nullptr;
   if (driver.state_.load() != State::kReady) return;
+  // As with the real driver's device files, the child's copy of the connection keeps what the parent held, even when
+  // that dies, until the child ends or becomes another program.
   driver.state_.store(State::kForked);
-  driver.kernel_->abandon();
 }
 
 CUresult Driver::connect() {

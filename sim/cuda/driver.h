@@ -36,6 +36,7 @@ struct Context {
   unsigned flags = 0;
   unsigned api_version = 0;
   bool primary = false;
+  unsigned users = 1;  // cuCtxCreate and cuCtxAttach, less cuCtxDetach; under the driver's mutex
   std::atomic<int> blocking_streams{0};  // that synchronise with the legacy stream
   Stream* legacy = nullptr;
   std::mutex mutex;                                       // guards what follows

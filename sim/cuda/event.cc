@@ -1,4 +1,5 @@
 #include "sim/cuda/capture.h"
+#include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
 
 namespace carve::sim::cu {
@@ -127,7 +128,9 @@ CU_EXPORT CUresult cuEventSynchronize(CUevent handle) {
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (event->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   if (const CUresult rc = refuse_unsafe_call(); rc != CUDA_SUCCESS) return rc;
-  return event->recorded ? wait_for(event->point) : CUDA_SUCCESS;
+  const CUresult rc = event->recorded ? wait_for(event->point) : CUDA_SUCCESS;
+  collect_pools();
+  return rc;
 }
 
 CU_EXPORT CUresult cuEventElapsedTime_v2(float* ms, CUevent start_handle, CUevent end_handle) {

@@ -1,9 +1,11 @@
 #include "sim/cuda/memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "sim/cuda/context.h"
 #include "sim/cuda/graph.h"
@@ -88,6 +90,15 @@ void Memory::forget(std::uint64_t base, std::uint64_t span) {
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+void Memory::clear(const Block& block) {
+  if (block.file < 0) return forget(block.base, block.span);
+  void* at = reinterpret_cast<void*>(block.base);
+  mmap(at, block.span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  madvise(at, block.span, MADV_DONTFORK);
+  madvise(at, block.span, MADV_NOHUGEPAGE);
+  close(block.file);
+}
+
 void Memory::insert(const Block& block) {
   const std::lock_guard lock(mutex_);
   Block& entry = blocks_[block.base];
@@ -129,6 +140,29 @@ bool Memory::covers(std::uint64_t address, std::uint64_t size) {
   return false;
 }
 
+CUresult Memory::back_by_file(std::uint64_t base, int file, bool copy) {
+  const std::lock_guard lock(mutex_);
+  const auto found = blocks_.find(base);
+  if (found == blocks_.end() || found->second.file >= 0) return CUDA_ERROR_INVALID_VALUE;
+  Block& block = found->second;
+  if (copy) {
+    if (ftruncate(file, static_cast<off_t>(block.span)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    std::vector<unsigned char> resident(block.span / kPage + 1);
+    mincore(reinterpret_cast<void*>(base), block.span, resident.data());
+    for (std::uint64_t at = 0; at + kPage <= block.span; at += kPage)
+      if ((resident[at / kPage] & 1) != 0 &&
+          pwrite(file, reinterpret_cast<void*>(base + at), kPage, static_cast<off_t>(at)) !=
+              static_cast<ssize_t>(kPage))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  void* at = mmap(reinterpret_cast<void*>(base), block.span, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0);
+  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  madvise(at, block.span, MADV_DONTFORK);
+  block.file = file;
+  return CUDA_SUCCESS;
+}
+
 bool Memory::any_of(const Context* context, Block* out) {
   const std::lock_guard lock(mutex_);
   for (const auto& [base, block] : blocks_) {
@@ -160,6 +194,12 @@ CUresult Memory::allocate(Context* context, std::uint64_t size, BlockKind kind, 
   block.device = context->device;
   block.flags = flags;
   insert(block);
+  // Another thread may have destroyed the context meanwhile: what it had was freed before this came.
+  if (Block late; !alive(context) && find(block.base, &late) && late.context == context && remove(block.base, &late)) {
+    give_addresses(late.base, late.span);
+    Driver::get().kernel().call(Op::kFree, 0, late.handle, 0);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   *out = block;
   return CUDA_SUCCESS;
 }
@@ -168,7 +208,7 @@ CUresult Memory::free(std::uint64_t base, BlockKind kind) {
   Block block;
   if (!find(base, &block) || block.base != base || block.kind != kind || !remove(base, &block))
     return CUDA_ERROR_INVALID_VALUE;
-  forget(block.base, block.span);
+  clear(block);
   give_addresses(block.base, block.span);
   return error_of(Driver::get().kernel().call(Op::kFree, 0, block.handle, 0));
 }
@@ -188,7 +228,7 @@ void free_context_memory(Context* context) {
     if (block.kind == BlockKind::kHost) {
       std::free(reinterpret_cast<void*>(block.base));
     } else if (block.span != 0) {
-      memory.forget(block.base, block.span);
+      memory.clear(block);
       memory.give_addresses(block.base, block.span);
     }
     if (block.handle != 0) Driver::get().kernel().call(Op::kFree, 0, block.handle, 0);

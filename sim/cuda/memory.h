@@ -11,7 +11,7 @@
 namespace carve::sim::cu {
 
 /// kModule: a module's global variables, which cuMemFree does not free.
-enum class BlockKind { kDevice, kModule, kManaged, kPool, kGraph, kMapped, kHost, kRegistered };
+enum class BlockKind { kDevice, kModule, kManaged, kPool, kGraph, kMapped, kHost, kRegistered, kArray, kOpened };
 
 /// One allocation or mapping.
 struct Block {
@@ -25,6 +25,7 @@ struct Block {
   std::uint64_t id = 0;
   unsigned flags = 0;
   Pool* pool = nullptr;
+  int file = -1;  // behind memory that another process has, or made; -1: none
   std::uint64_t physical = 0;  // kMapped: the cuMemCreate handle behind it
 };
 
@@ -43,12 +44,17 @@ class Memory {
   /// Makes what was written there unreadable and gives the pages back.
   void forget(std::uint64_t base, std::uint64_t span);
 
+  /// The block's addresses are empty again, and its file is let go.
+  void clear(const Block& block);
+
   void insert(const Block& block);
   bool remove(std::uint64_t base, Block* out);
   /// The block that holds `address`.
   bool find(std::uint64_t address, Block* out);
   /// True when [address, address + size) lies in known memory (possibly in adjacent blocks).
   bool covers(std::uint64_t address, std::uint64_t size);
+  /// Puts a file behind the block's addresses, with what is there (`copy`) or as it is.
+  CUresult back_by_file(std::uint64_t base, int file, bool copy);
   /// Any block of the context with a charge; false when there is none left.
   bool any_of(const Context* context, Block* out);
 
@@ -71,6 +77,12 @@ class Memory {
 }
 inline constexpr std::uint64_t kGranuleBytes = 2ULL << 20;
 inline constexpr std::uint64_t kPitchBytes = 512;
+
+/// A number of bytes for the calls of CUDA before 3.2. The real driver stops at the largest: a card of 6 GiB is
+/// reported with 4 GiB less a byte (BOINC issue 1773, where both calls stand beside each other).
+[[nodiscard]] constexpr unsigned narrow(std::uint64_t bytes) {
+  return bytes > 0xffffffffU ? 0xffffffffU : static_cast<unsigned>(bytes);
+}
 
 /// Frees device, managed or pool memory by address, as cuMemFree does.
 CUresult free_device(CUdeviceptr address);

@@ -80,8 +80,8 @@ CU_EXPORT CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
 CU_EXPORT CUresult cuMemGetInfo(unsigned* free, unsigned* total) {
   std::size_t f = 0, t = 0;
   const CUresult rc = cuMemGetInfo_v2(&f, &t);
-  if (free != nullptr) *free = static_cast<unsigned>(f);
-  if (total != nullptr) *total = static_cast<unsigned>(t);
+  if (free != nullptr) *free = narrow(f);
+  if (total != nullptr) *total = narrow(t);
   return rc;
 }
 

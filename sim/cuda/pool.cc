@@ -1,6 +1,7 @@
 #include "sim/cuda/pool.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace carve::sim::cu {
 namespace {
@@ -10,7 +11,47 @@ void count_used(Pool* pool, std::uint64_t size) {
   pool->used_high = std::max(pool->used_high, pool->used);
 }
 
+std::mutex g_waiting_mutex;
+std::vector<Pool*> g_waiting;           // pools with pending frees, each once
+std::atomic<std::size_t> g_waiting_count{0};
+
+void wait_for_frees_of(Pool* pool) {
+  const std::lock_guard lock(g_waiting_mutex);
+  if (std::find(g_waiting.begin(), g_waiting.end(), pool) == g_waiting.end()) g_waiting.push_back(pool);
+  g_waiting_count.store(g_waiting.size());
+}
+
+void release(Pool* pool, const Block& block) { pool->cached.emplace(block.size, block); }
+
 }  // namespace
+
+void collect(Pool* pool) {
+  std::erase_if(pool->pending, [pool](const PendingFree& freed) {
+    if (!reached(freed.point)) return false;
+    release(pool, freed.block);
+    return true;
+  });
+  trim_pool(pool, std::max(pool->threshold, pool->used));
+}
+
+void collect_pools() {
+  if (g_waiting_count.load() == 0) return;
+  std::vector<Pool*> pools;
+  {
+    const std::lock_guard lock(g_waiting_mutex);
+    pools.swap(g_waiting);
+    g_waiting_count.store(0);
+  }
+  for (Pool* pool : pools) {
+    bool left = false;
+    {
+      const std::lock_guard lock(pool->mutex);
+      collect(pool);
+      left = !pool->pending.empty();
+    }
+    if (left) wait_for_frees_of(pool);
+  }
+}
 
 void trim_pool(Pool* pool, std::uint64_t keep) {
   while (pool->reserved > keep && !pool->cached.empty()) {
@@ -39,9 +80,17 @@ Pool* default_pool(Device* device) {
   return device->default_pool;
 }
 
-CUresult allocate_from_pool(Pool* pool, Context* context, std::uint64_t size, CUdeviceptr* out) {
+CUresult allocate_from_pool(Pool* pool, const Stream* stream, std::uint64_t size, CUdeviceptr* out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = stream->context;
   const std::lock_guard lock(pool->mutex);
+  collect(pool);
+  for (auto freed = pool->pending.begin(); freed != pool->pending.end(); ++freed) {
+    if (freed->point.index != stream->index || freed->block.size != size) continue;
+    release(pool, freed->block);
+    pool->pending.erase(freed);
+    break;
+  }
   // A cached block serves only its own size: what is reserved is then exactly what was once asked
   // for.
   const auto cached = pool->cached.find(size);
@@ -74,17 +123,26 @@ CUresult allocate_from_pool(Pool* pool, Context* context, std::uint64_t size, CU
   return CUDA_SUCCESS;
 }
 
-CUresult free_to_pool(CUdeviceptr address) {
+CUresult free_to_pool(CUdeviceptr address, Point point) {
   Block block;
   if (!Memory::get().find(address, &block) || block.base != address)
     return CUDA_ERROR_INVALID_VALUE;
   if (block.kind != BlockKind::kPool) return free_device(address);
   if (!Memory::get().remove(address, &block)) return CUDA_ERROR_INVALID_VALUE;
   Pool* pool = block.pool;
-  const std::lock_guard lock(pool->mutex);
-  pool->used -= block.size;
-  pool->cached.emplace(block.size, block);
-  trim_pool(pool, std::max(pool->threshold, pool->used));
+  bool waits = false;
+  {
+    const std::lock_guard lock(pool->mutex);
+    pool->used -= block.size;
+    waits = !reached(point);
+    if (waits) {
+      pool->pending.push_back({block, point});
+    } else {
+      release(pool, block);
+    }
+    collect(pool);
+  }
+  if (waits) wait_for_frees_of(pool);
   return CUDA_SUCCESS;
 }
 

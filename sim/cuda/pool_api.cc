@@ -45,7 +45,7 @@ CUresult alloc_async(CUdeviceptr* out, std::size_t size, CUmemoryPool pool, CUst
   if (out == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture.load() != nullptr) return capture_alloc(stream, out, size);
   if (pool == nullptr) pool = current_pool(stream->context->device);
-  return allocate_from_pool(pool, stream->context, size, out);
+  return allocate_from_pool(pool, stream, size, out);
 }
 
 CUresult alloc_from(CUdeviceptr* out, std::size_t size, CUmemoryPool pool, CUstream handle,
@@ -64,7 +64,7 @@ CUresult free_async(CUdeviceptr address, CUstream handle, std::uintptr_t zero) {
     body.address = address;
     return capture_node(stream, body);
   }
-  return free_to_pool(address);
+  return free_to_pool(address, {stream->index, stream->cell->submitted.load(std::memory_order_acquire)});
 }
 
 CUresult pool_of_location(const CUmemLocation* location, int type, Device** device) {
@@ -154,6 +154,7 @@ CU_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, std::size_t keep) {
   Pool* pool = checked_pool(handle);
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(pool->mutex);
+  collect(pool);
   trim_pool(pool, keep);
   return CUDA_SUCCESS;
 }
@@ -163,8 +164,9 @@ CU_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   Pool* pool = checked_pool(handle);
   if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(pool->mutex);
-  trim_pool(pool, 0);
   pool->threshold = 0;
+  collect(pool);
+  trim_pool(pool, 0);
   if (pool->device->current_pool == pool) pool->device->current_pool = pool->device->default_pool;
   pool->magic = 0;  // blocks still in use go on pointing here
   return CUDA_SUCCESS;
@@ -175,6 +177,7 @@ CU_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, voi
   Pool* pool = checked_pool(handle);
   if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(pool->mutex);
+  collect(pool);
   auto* wide = static_cast<std::uint64_t*>(value);
   switch (attribute) {
     case kReuseFollowEvents:

@@ -1,5 +1,7 @@
 #include "sim/cuda/stream.h"
 
+#include "sim/cuda/pool.h"
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -168,7 +170,9 @@ CUresult wait_for(Point point) {
 CUresult wait_stream(Stream* stream) {
   if (stream->legacy && stream->context->blocking_streams.load() > 0)
     return wait_context(stream->context);
-  return wait_for({stream->index, stream->cell->submitted.load(std::memory_order_acquire)});
+  const CUresult rc = wait_for({stream->index, stream->cell->submitted.load(std::memory_order_acquire)});
+  collect_pools();
+  return rc;
 }
 
 CUresult wait_context(Context* context) {
@@ -181,6 +185,7 @@ CUresult wait_context(Context* context) {
   points.push_back({context->legacy->index, context->legacy->cell->submitted.load()});
   for (const Point& point : points)
     if (const CUresult rc = wait_for(point); rc != CUDA_SUCCESS) return rc;
+  collect_pools();
   return CUDA_SUCCESS;
 }
 

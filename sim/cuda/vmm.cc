@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,14 +9,17 @@
 
 // Virtual memory management: addresses, physical memory and the mappings between them. Physical
 // memory is a stretch of one sparse file per process, so that two mappings of a handle are the same
-// bytes.
+// bytes; what other processes may open is a file of its own.
 namespace carve::sim::cu {
 namespace {
 
 constexpr int kReadWrite = 3;
+constexpr int kInvisible = 5;       // CU_MEM_LOCATION_TYPE_INVISIBLE
+constexpr int kFileDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 struct Physical {
   std::uint64_t size = 0, offset = 0;
+  int file = -1;  // its own; −1: a stretch of the process's
   std::uint64_t charge = 0;  // the daemon's handle
   unsigned handles = 1;      // cuMemCreate and cuMemRetainAllocationHandle, less cuMemRelease
   unsigned mappings = 0;
@@ -49,6 +53,11 @@ void drop_if_unused(std::uint64_t handle) {
   if (found == g_physical.end() || found->second.handles > 0 || found->second.mappings > 0) return;
   const Physical physical = found->second;
   g_physical.erase(found);
+  if (physical.file >= 0) {
+    close(physical.file);
+    Driver::get().kernel().call(Op::kFree, 0, physical.charge, 0);
+    return;
+  }
   fallocate(g_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(physical.offset),
             static_cast<off_t>(physical.size));
   g_free_offsets[physical.offset] = physical.size;
@@ -62,7 +71,37 @@ CUresult check_prop(const CUmemAllocationProp* prop, Device** device) {
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   *device = Driver::get().device(prop->location.id);
   if (*device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  return prop->requestedHandleTypes != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+  return (prop->requestedHandleTypes & ~kFileDescriptor) != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+/// What lies behind the memory in the file of shareable memory, for the process that opens it.
+struct Label {
+  std::uint64_t magic;
+  std::uint64_t token;  // the daemon's
+  std::uint64_t size;
+  std::uint32_t card;  // the machine's
+  std::uint32_t reserved;
+};
+constexpr std::uint64_t kLabelMagic = 0x6c6562614c6d6953;
+
+/// Wants the mutex. Gives the memory a place in the process's file.
+CUresult place(Physical* physical) {
+  if (g_file < 0) g_file = memfd_create("carve-sim-physical", MFD_CLOEXEC);
+  physical->offset = take_offset(physical->size);
+  return ftruncate(g_file, static_cast<off_t>(g_file_end)) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/// A file of its own, with its label behind it.
+CUresult place_shareable(Physical* physical) {
+  Label label{kLabelMagic, 0, physical->size, physical->device->card, 0};
+  const Status status = Driver::get().kernel().call(Op::kShare, 0, physical->charge, 0, &label.token);
+  if (status != Status::kOk) return error_of(status);
+  physical->file = memfd_create("carve-sim-shareable", MFD_CLOEXEC);
+  const auto end = static_cast<off_t>(physical->size);
+  const bool written = physical->file >= 0 && ftruncate(physical->file, end) == 0 &&
+                       pwrite(physical->file, &label, sizeof label, end) == sizeof label;
+  if (!written && physical->file >= 0) close(physical->file);
+  return written ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool in_reservation(std::uint64_t base, std::uint64_t size) {
@@ -125,11 +164,10 @@ CU_EXPORT CUresult cuMemCreate(unsigned long long* out, std::size_t size,
   physical.device = device;
   physical.prop = *prop;
   const std::lock_guard lock(g_mutex);
-  if (g_file < 0) g_file = memfd_create("carve-sim-physical", MFD_CLOEXEC);
-  physical.offset = take_offset(size);
-  if (ftruncate(g_file, static_cast<off_t>(g_file_end)) != 0) {
+  const CUresult placed = prop->requestedHandleTypes != 0 ? place_shareable(&physical) : place(&physical);
+  if (placed != CUDA_SUCCESS) {
     Driver::get().kernel().call(Op::kFree, 0, physical.charge, 0);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return placed;
   }
   *out = g_next_handle++;
   g_physical[*out] = physical;
@@ -160,7 +198,7 @@ CU_EXPORT CUresult cuMemMap(CUdeviceptr base, std::size_t size, std::size_t offs
     if (Memory::get().find(at, &block)) return CUDA_ERROR_INVALID_VALUE;  // mapped already
   Physical& physical = found->second;
   void* at = mmap(reinterpret_cast<void*>(base), size, PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_FIXED | MAP_NORESERVE, g_file,
+                  MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical.file >= 0 ? physical.file : g_file,
                   static_cast<off_t>(physical.offset + offset));
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   madvise(at, size, MADV_DONTFORK);
@@ -237,6 +275,49 @@ CU_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* p
   const auto found = g_physical.find(handle);
   if (prop == nullptr || found == g_physical.end()) return CUDA_ERROR_INVALID_VALUE;
   *prop = found->second.prop;
+  return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuMemExportToShareableHandle(void* out, unsigned long long handle, int type,
+                                                unsigned long long flags) {
+  CU_NEED_INIT();
+  const std::lock_guard lock(g_mutex);
+  const auto found = g_physical.find(handle);
+  if (out == nullptr || flags != 0 || found == g_physical.end()) return CUDA_ERROR_INVALID_VALUE;
+  if (type != kFileDescriptor || found->second.file < 0) return CUDA_ERROR_NOT_SUPPORTED;
+  const int copy = fcntl(found->second.file, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *static_cast<int*>(out) = copy;
+  return CUDA_SUCCESS;
+}
+
+CU_EXPORT CUresult cuMemImportFromShareableHandle(unsigned long long* out, void* os_handle, int type) {
+  CU_NEED_INIT();
+  if (out == nullptr || type != kFileDescriptor) return CUDA_ERROR_INVALID_VALUE;
+  const int given = static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle));
+  Label label = {};
+  struct stat facts = {};
+  if (fstat(given, &facts) != 0 || facts.st_size < static_cast<off_t>(sizeof label) ||
+      pread(given, &label, sizeof label, facts.st_size - static_cast<off_t>(sizeof label)) != sizeof label ||
+      label.magic != kLabelMagic)
+    return CUDA_ERROR_INVALID_VALUE;
+  Physical physical;
+  const Status status = Driver::get().kernel().call(Op::kOpenShared, 0, label.token, 0, &physical.charge);
+  if (status != Status::kOk) return error_of(status);
+  physical.size = label.size;
+  physical.file = fcntl(given, F_DUPFD_CLOEXEC, 0);
+  physical.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  physical.prop.requestedHandleTypes = kFileDescriptor;
+  physical.prop.location = {kInvisible, -1};
+  for (int i = 0; i < Driver::get().device_count(); ++i) {
+    Device* device = Driver::get().device(i);
+    if (device->card != label.card) continue;
+    physical.device = device;
+    physical.prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, i};
+  }
+  const std::lock_guard lock(g_mutex);
+  *out = g_next_handle++;
+  g_physical[*out] = physical;
   return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -124,7 +125,7 @@ Status Kernel::allocate(Client& client, std::uint32_t card, std::uint64_t bytes,
     ++account.refused;
     return Status::kNoMemory;
   }
-  const Allocation allocation{card, charge, bytes};
+  const Allocation allocation{card, charge, bytes, nullptr};
   this->charge(account, allocation, 1);
   *handle = client.next_handle++;
   client.allocations[*handle] = allocation;
@@ -135,8 +136,50 @@ Status Kernel::release(Client& client, std::uint64_t handle, bool context) {
   const auto found = client.allocations.find(handle);
   if (found == client.allocations.end() || (found->second.charge == Charge::kContext) != context)
     return Status::kNoSuchHandle;
-  charge(*client.accounts[found->second.card], found->second, -1);
+  let_go(client, handle, found->second);
   client.allocations.erase(found);
+  return Status::kOk;
+}
+
+void Kernel::let_go(Client& client, std::uint64_t handle, const Allocation& allocation) {
+  if (allocation.shared == nullptr) return charge(*client.accounts[allocation.card], allocation, -1);
+  auto& holders = allocation.shared->holders;
+  const std::pair<Client*, std::uint64_t> holder{&client, handle};
+  const bool charged = holders.front() == holder;
+  std::erase(holders, holder);
+  if (!charged) return;
+  charge(*client.accounts[allocation.card], allocation, -1);
+  if (holders.empty()) {
+    shared_.erase(allocation.shared->token);
+  } else {
+    charge(*holders.front().first->accounts[allocation.card], allocation, 1);
+  }
+}
+
+Status Kernel::share(Client& client, std::uint64_t handle, std::uint64_t* token) {
+  const auto found = client.allocations.find(handle);
+  if (found == client.allocations.end() || found->second.charge != Charge::kExplicit) return Status::kNoSuchHandle;
+  std::shared_ptr<Shared>& shared = found->second.shared;
+  if (shared == nullptr) {
+    shared = std::make_shared<Shared>();
+    while (shared->token == 0 || shared_.contains(shared->token)) {
+      if (getrandom(&shared->token, sizeof shared->token, 0) != sizeof shared->token) return Status::kTooMany;
+    }
+    shared->holders.emplace_back(&client, handle);
+    shared_[shared->token] = shared;
+  }
+  *token = shared->token;
+  return Status::kOk;
+}
+
+Status Kernel::open_shared(Client& client, std::uint64_t token, std::uint64_t* handle) {
+  const auto found = shared_.find(token);
+  if (found == shared_.end()) return Status::kNoSuchHandle;
+  const auto& [first, its_handle] = found->second->holders.front();
+  const Allocation allocation = first->allocations.at(its_handle);
+  *handle = client.next_handle++;
+  client.allocations[*handle] = allocation;
+  found->second->holders.emplace_back(&client, *handle);
   return Status::kOk;
 }
 
@@ -186,9 +229,9 @@ void Kernel::drop_stream(Stream* stream) {
 void Kernel::remove_client(Client* client, std::uint64_t now) {
   while (!client->streams.empty()) drop_stream(client->streams.begin()->second.get());
   while (!client->allocations.empty()) {
-    const auto& [handle, allocation] = *client->allocations.begin();
-    charge(*client->accounts[allocation.card], allocation, -1);
-    client->allocations.erase(handle);
+    const auto held = client->allocations.begin();
+    let_go(*client, held->first, held->second);
+    client->allocations.erase(held);
   }
   for (std::uint32_t card = 0; card < machine_.count; ++card) {
     if (engines_[card].current == client) engines_[card].current = nullptr;
@@ -229,7 +272,9 @@ std::vector<int> Kernel::reap(std::uint64_t now) {
   std::vector<int> sockets;
   if (polled.empty() || poll(polled.data(), polled.size(), 0) <= 0) return sockets;
   for (std::size_t i = 0; i < polled.size(); ++i) {
-    if (polled[i].revents == 0) continue;
+    // A child of it may have its descriptors, and with them all that it held.
+    pollfd connection{owners[i]->socket, POLLRDHUP, 0};
+    if (polled[i].revents == 0 || poll(&connection, 1, 0) <= 0) continue;
     sockets.push_back(owners[i]->socket);
     remove_client(owners[i], now);
   }

@@ -50,10 +50,19 @@ struct Stream {
 /// For what the card gives memory: at a program's request, or to the driver itself.
 enum class Charge : std::uint8_t { kExplicit, kContext, kModule };
 
+struct Shared;
+
 struct Allocation {
   std::uint32_t card = 0;
   Charge charge = Charge::kExplicit;
   std::uint64_t bytes = 0;
+  std::shared_ptr<Shared> shared;  // none: no other client can open it
+};
+
+/// Memory that others may open. The first of its holders is charged.
+struct Shared {
+  std::uint64_t token = 0;
+  std::vector<std::pair<Client*, std::uint64_t>> holders;  // with their handles
 };
 
 /// One connection of a process.
@@ -125,6 +134,9 @@ class Kernel {
                   std::uint64_t* handle);
   /// kNoSuchHandle for a handle of another kind: contexts are destroyed, memory is freed.
   Status release(Client& client, std::uint64_t handle, bool context);
+  /// A token by which any client opens this explicit memory.
+  Status share(Client& client, std::uint64_t handle, std::uint64_t* token);
+  Status open_shared(Client& client, std::uint64_t token, std::uint64_t* handle);
   Status open_stream(Client& client, std::uint32_t card, std::uint64_t* index);
   Status close_stream(Client& client, std::uint64_t index);
 
@@ -162,6 +174,7 @@ class Kernel {
   void kill_contexts(Client& client, std::uint32_t card, Fault fault);
   void forget_dead(std::uint64_t now);
   void charge(Account& account, const Allocation& allocation, std::int64_t sign);
+  void let_go(Client& client, std::uint64_t handle, const Allocation& allocation);
 
   pthread_mutex_t mutex_;
   Machine machine_;
@@ -172,6 +185,7 @@ class Kernel {
   std::unordered_map<int, std::unique_ptr<Client>> clients_;  // by socket
   std::deque<std::shared_ptr<Account>> accounts_;             // the living and the recently dead
   Groups groups_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Shared>> shared_;  // by token
   std::size_t forget_at_ = 256;  // when to look for accounts that are old enough to go
 };
 

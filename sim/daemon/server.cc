@@ -318,6 +318,12 @@ void Server::dispatch(Client& client, const Request& request) {
     case Op::kFree:
       status = kernel_.release(client, request.a, false);
       break;
+    case Op::kShare:
+      status = kernel_.share(client, request.a, &out);
+      break;
+    case Op::kOpenShared:
+      status = kernel_.open_shared(client, request.a, &out);
+      break;
     case Op::kStreamOpen:
       status = kernel_.open_stream(client, request.card, &out);
       break;

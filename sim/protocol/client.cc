@@ -73,11 +73,6 @@ void Connection::close() {
   // The mappings stay: another thread may be in the middle of a launch while the process goes down.
 }
 
-void Connection::abandon() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 bool Connection::peer_alive() const {
   pollfd polled = {fd_, POLLRDHUP, 0};
   return fd_ >= 0 &&

@@ -22,9 +22,6 @@ class Connection {
   ///   errors  kGone: nobody listens there; kWrongAbi: another build's daemon
   Status open(ClientKind kind, const char* path = kSocketPath);
   void close();
-  /// In a child after fork: lets go of the descriptor without taking the lock, which a thread that
-  /// does not exist here may hold.
-  void abandon();
   /// False when the daemon is gone.
   [[nodiscard]] bool peer_alive() const;
   [[nodiscard]] bool is_open() const { return fd_ >= 0; }

@@ -9,7 +9,7 @@
 namespace carve::sim {
 
 inline constexpr char kSocketPath[] = "/run/nvidia-sim/socket";
-inline constexpr std::uint32_t kProtocolAbi = 3;
+inline constexpr std::uint32_t kProtocolAbi = 4;
 inline constexpr std::size_t kMaxPacket = 64U << 10;
 
 enum class Op : std::uint32_t {  // first those of any client
@@ -28,12 +28,14 @@ enum class Op : std::uint32_t {  // first those of any client
   kStreamOpen = 20,      // card → a = stream index
   kStreamClose = 21,     // a = stream index; what is in flight is still played
   kModuleAlloc = 22,     // as kAlloc, for the global variables of a module: the driver's own doing
+  kShare = 23,           // a = handle → a = token by which others open it; one holder is charged
+  kOpenShared = 24,      // a = token → a = handle
   // The truth account, for tests and demonstrations.
   kAccount = 32,  // → AccountRecord per (process, card), the dead of the last minutes included
   kGroups = 33,   // → GroupRecord per (cgroup, card)
   // a = window_ms (≥ 10, multiple of 10), b = since_ns (CLOCK_MONOTONIC, 0 = all kept) → WindowRecord per
   kWindows = 34,  // (process, card, whole window); windows begin at multiples of their length
-  kCards = 35,  // → CardTruthRecord per card
+  kCards = 35,    // → CardTruthRecord per card
   // What breaks: root in the daemon's own PID namespace only.
   kInject = 48,  // card, a = Injection, b = its argument, c = pid of an XID's process (0: the running one)
 };
@@ -50,7 +52,6 @@ enum class Injection : std::uint64_t {
 /// Answer of kCardState, low to high: what the driver recommends (NVML's numbers), then flags.
 inline constexpr std::uint64_t kRecoveryMask = 0xff;
 inline constexpr std::uint64_t kCardDown = 0x100;  // takes no new context
-
 /// What ended a process's contexts on a card (Channel::faults); 0: nothing.
 enum class Fault : std::uint32_t {
   kNone = 0,
@@ -75,7 +76,7 @@ enum class Status : std::int32_t {
   kTimedOut = 11,  // made by the client side
 };
 
-/// kQuery: a management library. kControl: who looks at the daemon itself; never hangs.
+/// kQuery: a management library. kControl: what looks at the daemon itself; never hangs.
 enum class ClientKind : std::uint32_t { kCuda = 1, kQuery = 2, kControl = 3 };
 
 struct Request {
@@ -86,7 +87,6 @@ struct Request {
   std::uint64_t c;
 };
 static_assert(sizeof(Request) == 32);
-
 struct Reply {
   Status status;
   std::uint32_t count;         // records in this packet
@@ -127,7 +127,7 @@ struct ProcessRecord {
   char name[16];
 };
 
-/// One event of a card, pushed to whoever watches.
+/// Pushed to whoever watches.
 struct EventRecord {
   std::uint32_t card;
   std::uint32_t xid;

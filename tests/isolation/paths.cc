@@ -258,6 +258,17 @@ CUresult drop_graph(Held held) {
   return result;
 }
 
+constexpr std::uint64_t kRow = 4096;  // of 1,024 floats
+CUresult take_array(std::uint64_t bytes, Held* held) {
+  const CUDA_ARRAY_DESCRIPTOR shape{kRow / 4, static_cast<std::size_t>(bytes / kRow), 0x20, 1};
+  return call("cuArrayCreate_v2", reinterpret_cast<CUarray*>(&held->a), &shape);
+}
+CUresult take_array_3d(std::uint64_t bytes, Held* held) {
+  const CUDA_ARRAY3D_DESCRIPTOR shape{kRow / 16, 2, static_cast<std::size_t>(bytes / kRow / 2), 0x20, 4, 0};
+  return call("cuArray3DCreate_v2", reinterpret_cast<CUarray*>(&held->a), &shape);
+}
+CUresult drop_array(Held held) { return call("cuArrayDestroy", reinterpret_cast<CUarray>(held.a)); }
+
 constexpr Path kPaths[] = {
     {"cuMemAlloc", take_linear, drop_linear},
     {"cuMemAlloc, freed in stream order", take_linear, drop_async},
@@ -271,6 +282,8 @@ constexpr Path kPaths[] = {
     {"cuMemCreate", take_physical, drop_physical},
     {"cuMemCreate, mapped, released", take_mapped, drop_mapped},
     {"cuMemRetainAllocationHandle", take_retained, drop_physical},
+    {"cuArrayCreate", take_array, drop_array},
+    {"cuArray3DCreate", take_array_3d, drop_array},
     {"cuMemAllocAsync, from the pool of cuMemSetMemPool", take_from_set_pool, drop_async},
     {"graph allocation node", take_graph<add_node, with_flags>, drop_graph},
     {"graph allocation node, cuGraphInstantiate", take_graph<add_node, the_first_way>, drop_graph},

@@ -37,7 +37,7 @@ nlohmann::json simctl(const std::string& what) {
 /// Starts the driver and moves into the sandbox, once; "" or what failed.
 std::string set_up() {
   static sim::Instance instance;
-  const std::string problem = instance.start(kProfile);
+  const std::string problem = instance.start(profile_under_test());
   if (!problem.empty()) {
     return problem;
   }
@@ -47,6 +47,11 @@ std::string set_up() {
 }
 
 }  // namespace
+
+std::string& profile_under_test() {
+  static std::string profile = "t4x1";
+  return profile;
+}
 
 std::string& library_under_test() {
   static std::string path = CARVE_LIBRARY;
@@ -79,13 +84,21 @@ std::vector<double> delivered(pid_t pid, std::uint64_t since_ns, unsigned window
   return out;
 }
 
-std::string card_uuid() { return simctl("cards")["cards"][0]["uuid"].get<std::string>(); }
+std::vector<std::string> card_uuids() {
+  std::vector<std::string> uuids;
+  const nlohmann::json cards = simctl("cards");
+  for (const nlohmann::json& row : cards["cards"]) {
+    uuids.push_back(row["uuid"].get<std::string>());
+  }
+  return uuids;
+}
 
-Truth truth_of_group(const std::string& group) {
+Truth truth_of_group(const std::string& group, int card) {
   Truth truth;
   const nlohmann::json account = simctl("groups");
   for (const nlohmann::json& row : account["groups"]) {
-    if (!group.empty() && row["cgroup"].get<std::string>() != group) {
+    if ((!group.empty() && row["cgroup"].get<std::string>() != group) ||
+        (card >= 0 && row["card"].get<int>() != card)) {
       continue;
     }
     truth.explicit_bytes += row["explicit_bytes"].get<std::uint64_t>();
@@ -96,11 +109,11 @@ Truth truth_of_group(const std::string& group) {
   return truth;
 }
 
-Truth truth_of_process(pid_t pid) {
+Truth truth_of_process(pid_t pid, int card) {
   Truth truth;
   const nlohmann::json account = simctl("account");
   for (const nlohmann::json& row : account["processes"]) {
-    if (row["pid"].get<pid_t>() == pid) {
+    if (row["pid"].get<pid_t>() == pid && (card < 0 || row["card"].get<int>() == card)) {
       truth.explicit_bytes += row["explicit_bytes"].get<std::uint64_t>();
       truth.explicit_high += row["explicit_high_bytes"].get<std::uint64_t>();
       truth.context_bytes += row["context_bytes"].get<std::uint64_t>();
@@ -146,13 +159,16 @@ void SliceTest::SetUp() {
 }
 
 void SliceTest::start_slice(std::uint64_t limit, std::uint32_t compute) {
-  preload::testing::CardSpec card;
-  card.uuid = card_uuid();
-  card.memory_limit = limit;
-  card.compute_limit = compute;
-  card.context_bytes = 105 * kMiB;
-  slice_ = std::make_unique<preload::testing::SliceServer>("/run/carve/slices/test",
-                                                           std::vector<preload::testing::CardSpec>{card});
+  std::vector<preload::testing::CardSpec> cards;
+  for (const std::string& uuid : card_uuids()) {
+    preload::testing::CardSpec card;
+    card.uuid = uuid;
+    card.memory_limit = limit;
+    card.compute_limit = compute;
+    card.context_bytes = 105 * kMiB;
+    cards.push_back(card);
+  }
+  slice_ = std::make_unique<preload::testing::SliceServer>("/run/carve/slices/test", cards);
 }
 
 pid_t SliceTest::fork_quietly() {

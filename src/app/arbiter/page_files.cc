@@ -42,6 +42,7 @@ struct Mapping {
   std::string range;  // as /proc spells it
   bool writable;
   std::int32_t thread;  // whose /proc shows it
+  std::uint64_t offset;
 };
 
 struct Memory {
@@ -64,7 +65,10 @@ Result<Memory> memory_of(const std::string& path, std::int32_t thread, const std
     seen.any = true;
     if (!std::strstr(line, named.c_str()) || !std::strstr(line, wanted.c_str())) continue;
     const std::size_t length = std::strcspn(line, " ");
-    seen.page.push_back({std::string(line, length), std::strncmp(line + length, " rw-s", 5) == 0, thread});
+    constexpr std::size_t kPermissions = 6;  // " rw-s "
+    const char* rest = line + length;
+    const std::uint64_t offset = std::strlen(rest) > kPermissions ? std::strtoull(rest + kPermissions, nullptr, 16) : 0;
+    seen.page.push_back({std::string(line, length), std::strncmp(rest, " rw-s", 5) == 0, thread, offset});
   }
   if (std::ferror(maps.get()) && gone(errno)) return Memory();
   if (std::ferror(maps.get())) return tl::unexpected(errno_error(errno, "read " + path));
@@ -214,6 +218,48 @@ Result<AccountFile> PageFiles::find_account(const std::string& name, std::uint64
     if (found) break;
   }
   if (processes) closedir(processes);
+  return found;
+}
+
+Result<std::string> PageFiles::lifeline(std::int32_t pid, const std::string& name, std::uint64_t inode,
+                                        std::uint32_t slot) {
+  CARVE_TRY(const auto all, mappings_of(pid, name, inode));
+  for (const Mapping& mapping : all) {
+    if (mapping.offset == abi::lifeline_offset(slot)) return mapping.range;
+  }
+  return std::string();
+}
+
+std::map<std::uint32_t, std::string> PageFiles::lifelines(const std::string& name, std::uint64_t inode) {
+  std::map<std::uint32_t, std::string> places;
+  for (const std::string& process : names_in("/proc")) {
+    if (process[0] < '1' || process[0] > '9') continue;
+    const auto all = mappings_of(std::atoi(process.c_str()), name, inode);
+    for (const Mapping& mapping : all.value_or(std::vector<Mapping>())) {
+      if (mapping.offset < abi::lifeline_offset(0)) continue;
+      const std::uint64_t slot = (mapping.offset - abi::lifeline_offset(0)) / abi::kLifelineBytes;
+      if (slot < abi::kAccountSlots) places.emplace(static_cast<std::uint32_t>(slot), mapping.range);
+    }
+  }
+  return places;
+}
+
+Result<std::vector<std::int32_t>> PageFiles::heirs(const std::string& place, const std::string& name,
+                                                   std::uint64_t inode, std::uint32_t slot) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir("/proc"), closedir);
+  if (!listing) return tl::unexpected(errno_error(errno, "open /proc"));
+  std::vector<std::int32_t> found;
+  while (const dirent* entry = readdir(listing.get())) {
+    const std::string process = entry->d_name;
+    if (process[0] < '1' || process[0] > '9') continue;
+    struct stat behind = {};
+    if (stat(fmt::format("/proc/{}/map_files/{}", process, place).c_str(), &behind) != 0 || behind.st_ino != inode) {
+      continue;
+    }
+    // A sibling may have its own at the same address.
+    const std::int32_t pid = std::atoi(process.c_str());
+    if (lifeline(pid, name, inode, slot).value_or(place) == place) found.push_back(pid);
+  }
   return found;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,19 @@ class PageFiles {
   /// whose first thread has ended is asked through another one.
   ///   errors  any: it cannot be told now (no descriptor is left, all its threads ended while they were looked at)
   static Result<int> count_mappings(std::int32_t pid, const std::string& name, std::uint64_t inode);
+
+  /// Where the process maps the lifeline of this slot (abi/page.h), as /proc/<pid>/map_files spells it; empty: nowhere.
+  /// Cost: reads its list of mappings.
+  ///   errors  any: it cannot be told now
+  static Result<std::string> lifeline(std::int32_t pid, const std::string& name, std::uint64_t inode,
+                                      std::uint32_t slot);
+  /// The same of every slot, in any of the processes that show their mappings. Cost: reads the mappings of all of them.
+  static std::map<std::uint32_t, std::string> lifelines(const std::string& name, std::uint64_t inode);
+  /// The living processes that have inherited the lifeline at this place, and those of which that cannot be told now.
+  /// Cost: a look at each process of the machine.
+  ///   errors  any: no process can be looked at now
+  static Result<std::vector<std::int32_t>> heirs(const std::string& place, const std::string& name,
+                                                 std::uint64_t inode, std::uint32_t slot);
 
  private:
   std::string folder_;

@@ -46,7 +46,7 @@ Result<void> Server::run(const std::stop_token& stop) {
     poll_once(kTickMs);
     if (now_ns() < next_look) continue;
     next_look = now_ns() + kTickMs * 1'000'000ULL;
-    for (const auto& [id, slice] : slices_) slice->look_for_exec(now_ns());
+    for (const auto& [id, slice] : slices_) slice->look_for_exec();
   }
   if (slices_.empty()) files_.unmount();
   return {};
@@ -119,16 +119,22 @@ void Server::poll_once(int timeout_ms) {
     owners.push_back({slice.get(), -1});
     for (const auto& [slot, member] : slice->members()) {
       // Taken over without a descriptor: poll() refuses more entries than may be open, also those that are none.
-      if (!member.pidfd) continue;
-      polled.push_back({member.pidfd.get(), POLLIN, 0});
-      owners.push_back({slice.get(), slot});
+      if (member.pidfd) {
+        polled.push_back({member.pidfd.get(), POLLIN, 0});
+        owners.push_back({slice.get(), slot});
+      }
+      for (const auto& heir : member.heirs) {
+        if (!heir.pidfd) continue;
+        polled.push_back({heir.pidfd.get(), POLLIN, 0});
+        owners.push_back({slice.get(), slot});
+      }
     }
   }
   if (poll(polled.data(), polled.size(), timeout_ms) < 0) return;
   // Deaths first: a slot must not count for a moment longer than its process lives.
   for (std::size_t i = guests_end; i < polled.size(); ++i) {
     const Owner& owner = owners[i - guests_end];
-    if (polled[i].revents != 0 && owner.slot >= 0) owner.slice->free_slot(static_cast<std::uint32_t>(owner.slot));
+    if (polled[i].revents != 0 && owner.slot >= 0) owner.slice->process_died(static_cast<std::uint32_t>(owner.slot));
   }
   for (std::size_t i = guests_end; i < polled.size(); ++i) {
     const Owner& owner = owners[i - guests_end];
@@ -318,6 +324,7 @@ void Server::greet(Guest& guest) {
   } else {
     Slice& slice = *found->second;
     welcome.host_pid = peer.pid;
+    slice.free_replaced(peer.pid);
     auto descriptors = slice.tenant_descriptors(hello.kind);
     if (descriptors && hello.kind == abi::LibraryKind::kCuda) {
       Fd pidfd = pidfd_of(guest.socket.get(), peer.pid);

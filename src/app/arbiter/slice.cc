@@ -6,9 +6,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include <fmt/core.h>
 
@@ -123,6 +125,7 @@ Result<void> Slice::listen(const std::string& slices_folder, bool gated, Fd kept
 // can write that: only a process that really maps the page keeps its slot. One of which that cannot be told now (we are
 // short of descriptors or memory) keeps it too, and is looked at again in its turn.
 void Slice::take_members_over() {
+  std::optional<std::map<std::uint32_t, std::string>> inherited;  // looked for once
   for (std::uint32_t i = 0; i < abi::kAccountSlots; ++i) {
     const abi::AccountSlot& slot = cards_[0].account.page->slots[i];
     const auto pid = static_cast<std::int32_t>(slot.host_pid.load_relaxed() & 0x7fffffff);
@@ -130,9 +133,17 @@ void Slice::take_members_over() {
     Fd pidfd = pin(pid);
     const bool lives = pidfd || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
     if (lives && PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode).value_or(1) > 0) {
-      members_[i] = {std::move(pidfd), pid, now_ns()};
-    } else {
+      members_[i] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
+      continue;
+    }
+    // It died while no arbiter ran. Children may have what it had.
+    if (!inherited) inherited = PageFiles::lifelines(cards_[0].name, cards_[0].account.inode);
+    Member dead{Fd(), pid, Image(), (*inherited)[i], {}, 0, true};
+    if (!dead.lifeline.empty()) find_heirs(i, dead);
+    if (dead.heirs.empty()) {
       empty_slot(i);  // the bound of all sums is not known before the last one
+    } else {
+      members_[i] = std::move(dead);
     }
   }
 }
@@ -165,15 +176,47 @@ Result<void> Slice::set_overhead(std::uint32_t card, std::uint64_t bytes) {
   return {};
 }
 
+void Slice::free_replaced(std::int32_t pid) {
+  std::vector<std::uint32_t> replaced;
+  for (const auto& [held, member] : members_) {
+    if (member.pid == pid && !member.dead && member.image.gone()) replaced.push_back(held);
+  }
+  for (const std::uint32_t held : replaced) free_slot(held);
+}
+
 int Slice::take_slot(std::int32_t pid, Fd pidfd) {
   std::uint32_t slot = 0;
   while (members_.contains(slot)) ++slot;
   if (slot >= abi::kAccountSlots) return -1;
   empty_slot(slot);
-  members_[slot] = {std::move(pidfd), pid, now_ns()};
+  members_[slot] = {std::move(pidfd), pid, Image::of(pid), {}, {}, 0, false};
   for (Card& card : cards_) card.account.page->slots[slot].host_pid.store_release(static_cast<std::uint64_t>(pid));
   refresh_headers();
   return static_cast<int>(slot);
+}
+
+void Slice::process_died(std::uint32_t slot) {
+  const auto found = members_.find(slot);
+  if (found == members_.end()) return;  // told twice at once
+  Member& member = found->second;
+  member.dead = true;
+  member.pidfd.reset();
+  member.heirs.clear();
+  if (!member.lifeline.empty()) find_heirs(slot, member);
+  if (member.heirs.empty()) free_slot(slot);
+}
+
+void Slice::find_heirs(std::uint32_t slot, Member& member) {
+  const std::uint64_t inode = cards_[0].account.inode;
+  const auto heirs = PageFiles::heirs(member.lifeline, cards_[0].name, inode, slot);
+  if (!heirs) member.heirs.emplace_back();  // the heirs cannot be told now: the slot counts, and is looked at again
+  for (const std::int32_t heir : heirs.value_or(std::vector<std::int32_t>())) {
+    Fd pidfd = pin(heir);
+    // Pinned, the number stands for one process: for the heir, if that is still there.
+    if (!pidfd || PageFiles::lifeline(heir, cards_[0].name, inode, slot).value_or(member.lifeline) == member.lifeline) {
+      member.heirs.push_back({std::move(pidfd), Image::of(heir)});
+    }
+  }
 }
 
 void Slice::free_slot(std::uint32_t slot) {
@@ -186,24 +229,28 @@ void Slice::empty_slot(std::uint32_t slot) {
   for (Card& card : cards_) card.loop->empty_slot(card.number, slot);
 }
 
-void Slice::look_for_exec(std::uint64_t now_ns) {
-  constexpr std::uint64_t kTimeToMapNs = 2'000'000'000;  // from the welcome to the mapping, with patience
-  if (members_.empty()) return;
-  auto looked_at = members_.upper_bound(last_looked_at_);
-  if (looked_at == members_.end()) looked_at = members_.begin();
-  last_looked_at_ = looked_at->first;
-  const std::int32_t pid = looked_at->second.pid;
-  if (!looked_at->second.pidfd) looked_at->second.pidfd = pin(pid);
-  int held = 0;
-  std::uint32_t oldest = looked_at->first;
-  for (const auto& [slot, member] : members_) {
-    if (member.pid != pid) continue;
-    ++held;
-    if (member.since_ns < members_[oldest].since_ns) oldest = slot;
+void Slice::look_for_exec() {
+  constexpr int kAtOnce = 32;
+  constexpr int kLooksForLifeline = 3;  // the first may come before it is mapped; an old library has none
+  for (int looked = 0; looked < kAtOnce && !members_.empty(); ++looked) {
+    auto next = members_.upper_bound(last_looked_at_);
+    if (next == members_.end()) next = members_.begin();
+    if (looked > 0 && next->first <= last_looked_at_) return;  // all of them
+    last_looked_at_ = next->first;
+    Member& member = next->second;
+    if (member.dead) {
+      const auto left = [](const Member::Heir& heir) { return !heir.pidfd || heir.image.gone(); };
+      if (std::any_of(member.heirs.begin(), member.heirs.end(), left)) process_died(last_looked_at_);
+      continue;
+    }
+    if (!member.pidfd) member.pidfd = pin(member.pid);
+    if (!member.image.known()) member.image = Image::of(member.pid);
+    if (member.lifeline.empty() && member.looks++ < kLooksForLifeline) {
+      member.lifeline =
+          PageFiles::lifeline(member.pid, cards_[0].name, cards_[0].account.inode, last_looked_at_).value_or("");
+    }
+    if (member.image.gone()) free_slot(last_looked_at_);
   }
-  if (now_ns - members_[oldest].since_ns < kTimeToMapNs) return;
-  const auto mapped = PageFiles::count_mappings(pid, cards_[0].name, cards_[0].account.inode);
-  if (mapped && *mapped < held) free_slot(oldest);
 }
 
 // Written anew each time: a tenant may have spoiled them, and its neighbours in the slice need them.
@@ -247,7 +294,9 @@ void Slice::describe(abi::ControlReply* out) {
     state.charged_ns = cards_[i].loop->charged_ns(cards_[i].number);
     state.rescues = cards_[i].loop->rescues(cards_[i].number);
   }
-  for (const auto& [slot, member] : members_) out->pids[out->pid_count++] = member.pid;
+  for (const auto& [slot, member] : members_) {
+    if (!member.dead) out->pids[out->pid_count++] = member.pid;
+  }
 }
 
 void Slice::revoke() {

@@ -10,6 +10,7 @@
 #include "abi/hello.h"
 #include "app/arbiter/card.h"
 #include "app/arbiter/closer.h"
+#include "app/arbiter/image.h"
 #include "app/arbiter/page_files.h"
 #include "base/fd.h"
 #include "base/result.h"
@@ -51,10 +52,14 @@ class Slice {
   Result<void> set_limits(const abi::ControlRequest& order);
   Result<void> set_overhead(std::uint32_t card, std::uint64_t bytes);
 
-  /// A place for one process; its slots are empty and say whose they are. −1: all 1,024 are taken.
+  /// Frees what the process held as another program, before execve(). Nothing else but its death frees what it holds.
+  void free_replaced(std::int32_t pid);
+  /// A place for one library of a process; its slots are empty and say which process they belong to. −1: all 1,024
+  /// are taken.
   int take_slot(std::int32_t pid, Fd pidfd);
-  /// The process of this slot is gone: nothing of it counts any more, but the time it used.
-  void free_slot(std::uint32_t slot);
+  /// The process of this slot is gone, or one of its heirs: children that it forked and that have the driver's
+  /// descriptors keep its memory. Without any nothing of it counts any more, but the time it used.
+  void process_died(std::uint32_t slot);
   /// What a client gets with its Welcome, in card order: grant, account, …
   Result<std::vector<Fd>> tenant_descriptors(abi::LibraryKind kind) const;
 
@@ -69,13 +74,21 @@ class Slice {
   struct Member {
     Fd pidfd;  // none: it could not be had yet
     std::int32_t pid = 0;
-    std::uint64_t since_ns = 0;
+    Image image;  // that said hello
+    std::string lifeline;  // where it is mapped, once that was looked at
+    struct Heir {
+      Fd pidfd;
+      Image image;
+    };
+    std::vector<Heir> heirs;  // of the dead
+    int looks = 0;            // for the lifeline
+    bool dead = false;
   };
   /// Who sits in which slot.
   [[nodiscard]] const std::map<std::uint32_t, Member>& members() const { return members_; }
-  /// Frees the slot of a program that another one has replaced in the same process (exec): no death tells of that.
-  /// Looks at one slot per call, in turn. Cost: reads /proc/<pid>/maps.
-  void look_for_exec(std::uint64_t now_ns);
+  /// Frees the slots of programs that others have replaced in the same process (exec): no death tells of that. Looks at
+  /// some slots per call, in turn. Cost: a system call for each.
+  void look_for_exec();
 
  private:
   struct Card {
@@ -89,6 +102,8 @@ class Slice {
   explicit Slice(PageFiles& files, std::string id) : files_(files), id_(std::move(id)) {}
   Result<void> open_card(Cards& cards, const abi::ControlCard& order, Fd kept);
   Result<void> listen(const std::string& slices_folder, bool gated, Fd kept);
+  void find_heirs(std::uint32_t slot, Member& dead);
+  void free_slot(std::uint32_t slot);
   void take_members_over();
   void empty_slot(std::uint32_t slot);
   void refresh_headers();

@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -143,27 +145,110 @@ TEST_F(ArbiterTest, AProgramReplacedByExecLosesItsSlot) {
   EXPECT_EQ(listed("exec")->processes.size(), 1U);
 }
 
-TEST_F(ArbiterTest, WhatAProgramAfterExecOnlyReadsDoesNotKeepTheSlotBeforeIt) {
-  put(order("exec-nvml"));
-  RawClient watcher = connect("exec-nvml");
-  Child child([&] {
-    auto before = hello(runtime_, "exec-nvml");
-    if (!before) _exit(1);
-    before->card().slot->used_bytes.store_seq_cst(4096);
-    // As execve() leaves it (the watcher's mapping too, which fork() brought along), and as the new program's NVML then
-    // maps the page.
-    munmap(before->card().account, abi::kAccountPageBytes);
-    munmap(watcher.card().account, abi::kAccountPageBytes);
-    auto after = hello(runtime_, "exec-nvml", abi::LibraryKind::kNvml);
-    if (!after || mmap(nullptr, abi::kAccountPageBytes, PROT_READ, MAP_SHARED, after->card().account_fd.get(), 0) ==
-                      MAP_FAILED) {
+/// Another program in the same process: it says hello by hand, maps the page as `kind` has it, reports through
+/// descriptor 99 that it was answered, and stays.
+void exec_client(const std::string& socket, abi::LibraryKind kind) {
+  constexpr char kProgram[] =
+      "import array, mmap, os, socket, struct, sys, time\n"
+      "s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+      "s.connect(sys.argv[1])\n"
+      "kind, abi = int(sys.argv[2]), int(sys.argv[3])\n"
+      "s.send(struct.pack('IHHII', 0x48564143, abi, abi, kind, 0))\n"
+      "_, control, _, _ = s.recvmsg(64, 1024)\n"
+      "fds = array.array('i'); fds.frombytes(control[0][2])\n"
+      "access = mmap.PROT_READ if kind == 2 else mmap.PROT_READ | mmap.PROT_WRITE\n"
+      "m = mmap.mmap(fds[1], 4096, mmap.MAP_SHARED, access)\n"
+      "os.write(99, b'r')\n"
+      "time.sleep(60)\n";
+  execl("/usr/bin/python3", "python3", "-c", kProgram, socket.c_str(),
+        std::to_string(static_cast<unsigned>(kind)).c_str(), std::to_string(abi::kPageAbi).c_str(), nullptr);
+}
+
+// What the program before held went with it: the one after finds it free at its first hello, of either library.
+TEST_F(ArbiterTest, TheProgramAfterExecFindsTheMemoryOfTheOneBeforeFree) {
+  for (const auto kind : {abi::LibraryKind::kCuda, abi::LibraryKind::kNvml}) {
+    const std::string id = kind == abi::LibraryKind::kCuda ? "exec-cuda" : "exec-nvml";
+    put(order(id));
+    int ready[2];
+    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      auto mine = hello(runtime_, id);
+      if (!mine) _exit(1);
+      mine->card().slot->used_bytes.store_seq_cst(4096);
+      dup2(ready[1], 99);
+      exec_client(runtime_ + "/slices/" + id + "/s", kind);
       _exit(1);
     }
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1) << "no answer to the second hello";
+    const auto slice = listed(id);
+    ASSERT_TRUE(slice.has_value());
+    EXPECT_EQ(slice->cards[0].announced, Bytes()) << id;
+    EXPECT_EQ(slice->processes.size(), kind == abi::LibraryKind::kCuda ? 1U : 0U);
+    close(ready[0]);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+}
+
+// A process may say hello as often as it likes, and map and unmap what it likes: what it announced before counts until
+// it ends or becomes another program.
+TEST_F(ArbiterTest, NothingAProcessSaysOrUnmapsFreesItsSlot) {
+  put(order("twice"));
+  RawClient watcher = connect("twice");
+  Child child([&] {
+    munmap(watcher.card().account, abi::kAccountPageBytes);
+    auto real = hello(runtime_, "twice");
+    auto by_hand = hello(runtime_, "twice");
+    if (!real || !by_hand || by_hand->welcome.slot == real->welcome.slot) _exit(1);
+    real->card().slot->used_bytes.store_seq_cst(4096);
+    munmap(by_hand->card().account, abi::kAccountPageBytes);
+    munmap(real->card().account, abi::kAccountPageBytes);
   });
   ASSERT_TRUE(child.wait_ready());
-  ASSERT_EQ(watcher.card().account->slots[1].used_bytes.load_seq_cst(), 4096U);
-  EXPECT_TRUE(eventually([&] { return listed("exec-nvml")->cards[0].announced == Bytes(); }, 8'000 * kMs));
-  EXPECT_EQ(listed("exec-nvml")->processes.size(), 1U);
+  ASSERT_EQ(listed("twice")->cards[0].announced, Bytes(4096));
+  EXPECT_FALSE(eventually([&] { return listed("twice")->cards[0].announced == Bytes(); }, 3'000 * kMs));
+  child.kill();
+  EXPECT_TRUE(eventually([&] { return listed("twice")->cards[0].announced == Bytes(); }));
+}
+
+// A child that was forked has its parent's descriptors, and a driver's memory goes with the last of these.
+TEST_F(ArbiterTest, TheSlotOfADeadParentCountsAsLongAsAChildHasWhatItHad) {
+  put(order("heirs"));
+  RawClient watcher = connect("heirs");
+  abi::AccountSlot& slot = watcher.card().account->slots[1];
+  int heir_of[2];
+  ASSERT_EQ(pipe2(heir_of, O_CLOEXEC), 0);
+  Child child([&] {
+    auto mine = hello(runtime_, "heirs");
+    if (!mine || mine->welcome.slot != 1) _exit(1);
+    // As the library does.
+    if (mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, mine->card().account_fd.get(),
+             static_cast<off_t>(abi::lifeline_offset(1))) == MAP_FAILED) {
+      _exit(2);
+    }
+    mine->card().slot->used_bytes.store_seq_cst(4096);
+    usleep(1'500'000);  // real time: some of the arbiter's rounds, in one of which it sees where the lifeline lies
+    const pid_t heir = fork();
+    if (heir == 0) {
+      for (;;) pause();
+    }
+    if (write(heir_of[1], &heir, sizeof heir) != sizeof heir) _exit(3);
+  });
+  pid_t heir = -1;
+  ASSERT_EQ(read(heir_of[0], &heir, sizeof heir), static_cast<ssize_t>(sizeof heir));
+  ASSERT_TRUE(child.wait_ready());
+  child.kill();
+  EXPECT_FALSE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }, 1'000 * kMs));
+  EXPECT_EQ(listed("heirs")->cards[0].announced, Bytes(4096));
+  EXPECT_EQ(listed("heirs")->processes.size(), 1U) << "the dead is no process of the slice";
+  ::kill(heir, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }));
+  close(heir_of[0]);
+  close(heir_of[1]);
 }
 
 TEST_F(ArbiterTest, WithoutADescriptorToLookWithALivingProcessKeepsItsSlot) {

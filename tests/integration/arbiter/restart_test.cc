@@ -48,6 +48,41 @@ TEST_F(RestartTest, WhatTheAgentKeepsComesBack) {
       << "it was given another page";
 }
 
+// Its parent dies while no arbiter runs. The next one finds the child by what it inherited.
+TEST_F(RestartTest, WhatAChildOfTheDeadHasStaysCharged) {
+  put(order("heirs"));
+  RawClient watcher = connect("heirs");
+  abi::AccountSlot& slot = watcher.card().account->slots[1];
+  int heir_of[2];
+  ASSERT_EQ(pipe2(heir_of, O_CLOEXEC), 0);
+  Child child([&] {
+    auto mine = hello(runtime_, "heirs");
+    if (!mine || mine->welcome.slot != 1 ||
+        mmap(nullptr, abi::kLifelineBytes, PROT_NONE, MAP_SHARED, mine->card().account_fd.get(),
+             static_cast<off_t>(abi::lifeline_offset(1))) == MAP_FAILED) {
+      _exit(1);
+    }
+    mine->card().slot->used_bytes.store_seq_cst(4096);
+    const pid_t heir = fork();
+    if (heir == 0) {
+      for (;;) pause();
+    }
+    if (write(heir_of[1], &heir, sizeof heir) != sizeof heir) _exit(2);
+  });
+  pid_t heir = -1;
+  ASSERT_EQ(read(heir_of[0], &heir, sizeof heir), static_cast<ssize_t>(sizeof heir));
+  ASSERT_TRUE(child.wait_ready());
+  arbiter_->kill();
+  child.kill();
+  arbiter_->start();
+  ASSERT_TRUE(eventually([&] { return listed("heirs").has_value(); }));
+  EXPECT_EQ(listed("heirs")->cards[0].announced, Bytes(4096));
+  ::kill(heir, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return slot.used_bytes.load_seq_cst() == 0; }));
+  close(heir_of[0]);
+  close(heir_of[1]);
+}
+
 unsigned rights_of(const std::string& path) {
   struct stat info = {};
   return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 0777U : 0;
