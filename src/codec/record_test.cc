@@ -293,5 +293,15 @@ TEST(Record, ATextIsWrittenUpToTheLimitThatItIsRead) {
   EXPECT_THAT(encode_record(record).error().what, HasSubstr("is too long"));
 }
 
+TEST(Record, IsReadEightDeep) {
+  const auto refusal = [](std::size_t depth) {
+    return decode_record(R"({"v":1,"x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}")
+        .error()
+        .what;
+  };
+  EXPECT_THAT(refusal(8), HasSubstr("has no epoch"));
+  EXPECT_THAT(refusal(9), HasSubstr("is not JSON"));
+}
+
 }  // namespace
 }  // namespace carve::codec
