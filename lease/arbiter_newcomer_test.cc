@@ -1,4 +1,4 @@
-// Where a slice stands in the queue when it comes, whoever else is there.
+// Where a slice stands in the queue when it comes, whoever else is there; and that who sleeps changes nothing.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct Card {
   std::vector<std::uint64_t> had = std::vector<std::uint64_t>(kMaxSlices);
   std::uint64_t now = 0;
 
-  std::size_t add(bool worker) {
+  std::size_t add(bool worker, std::uint32_t compute = 20) {
     const auto slice = static_cast<std::size_t>(
-        arbiter.add({20, abi::ShareClass::kBurst, abi::PriorityClass::kStandard}));
+        arbiter.add({compute, abi::ShareClass::kBurst, abi::PriorityClass::kStandard}));
     works[slice] = worker;
     had[slice] = 0;
     return slice;
@@ -68,6 +68,20 @@ TEST(ArbiterNewcomer, IsLevelWithThoseWhoWorkAndNotWithWhoWasRemoved) {
     card.play(kMs);
     card.arbiter.remove(removed);
     EXPECT_NEAR(static_cast<double>(had_by_newcomer(card)), 24, 13) << "slice " << removed << " was removed";
+  }
+}
+
+TEST(ArbiterSleeper, DoesNotShortenTheLeasesOfOthers) {
+  for (const std::size_t sleeper : {0U, 1U, 2U}) {
+    Card card;
+    for (std::size_t i = 0; i < 3; ++i) card.add(i != sleeper, i == sleeper ? 90 : 5);
+    card.play(500 * kMs);
+    const std::size_t worker = sleeper == 0 ? 1 : 0;
+    const auto mode = [&] { return card.arbiter.grant(static_cast<int>(worker)).mode; };
+    while (mode() != abi::LeaseMode::kBlocked && card.now < 1'000 * kMs) card.play(kTick);
+    while (mode() == abi::LeaseMode::kBlocked && card.now < 1'000 * kMs) card.play(kTick);
+    ASSERT_EQ(mode(), abi::LeaseMode::kLease);
+    EXPECT_EQ(card.arbiter.grant(static_cast<int>(worker)).end_ns - card.now, Tuning{}.quantum) << sleeper;
   }
 }
 

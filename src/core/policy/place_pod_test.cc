@@ -193,6 +193,18 @@ TEST(PlacePod, OfAGroupsInitPartsTheLargestCountsInWhateverOrderTheyCome) {
   EXPECT_EQ(card({30, 10}, 46), "GPU-1");
 }
 
+TEST(PlacePod, PartsThatRunBesideEachOtherAndNamedCardsGoWhereThePolicyAndTheNameSay) {
+  const Ledger ledger = machine(2);
+  const auto spread = place_pod(ledger, {}, kPod, {part("a", 1, 1), part("b", 1, 1)}, kPolicies[1]);
+  ASSERT_TRUE(spread) << spread.error().what;
+  EXPECT_EQ(cards_of(*spread), "a:GPU-0 b:GPU-1") << "the emptiest card each time, not the first part's";
+  PartRequest named = part("i", 1, 1, Phase::kInit);
+  named.request.constraints.cards = {CardId("GPU-1")};
+  const auto placed = place_on(ledger, {part("a", 1, 1), named});
+  ASSERT_TRUE(placed) << placed.error().what;
+  EXPECT_EQ(cards_of(*placed), "a:GPU-0 i:GPU-1") << "an init part on the card that it names";
+}
+
 TEST(PlacePod, OthersOfThePodStandWhereTheyFit) {
   const auto placed = place_on(machine(2, 8), {grouped("a", 3), part("n", 6, 10), grouped("b", 3),
                                                part("i", 8, 10, Phase::kInit)});
