@@ -265,5 +265,13 @@ TEST(LoaderCache, EveryDigitIsANumeral) {
   EXPECT_EQ(compare_library_names("", ""), 0);
 }
 
+TEST(LoaderCache, TheSystemsVersionOfAnEntryStays) {
+  auto cache = *with_libraries("", {kCuda});
+  set<std::uint32_t>(&cache, 48 + 12, 0x01020304);
+  const auto made = with_libraries(cache, {});
+  ASSERT_TRUE(made) << made.error().what;
+  EXPECT_EQ(*made, cache);
+}
+
 }  // namespace
 }  // namespace carve::codec

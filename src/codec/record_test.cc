@@ -303,5 +303,13 @@ TEST(Record, IsReadEightDeep) {
   EXPECT_THAT(refusal(9), HasSubstr("is not JSON"));
 }
 
+TEST(Record, WhatIsNoListIsNamed) {
+  auto value = boost::json::parse(*encode_record(golden_v1().at("local_run")));
+  value.at("parts").at(0).at("cards") = 3;
+  EXPECT_THAT(decode_record(boost::json::serialize(value)).error().what, HasSubstr("cards is not a list"));
+  value.at("parts") = "main";
+  EXPECT_THAT(decode_record(boost::json::serialize(value)).error().what, HasSubstr("parts is not a list"));
+}
+
 }  // namespace
 }  // namespace carve::codec

@@ -334,5 +334,17 @@ TEST(GpuObject, EveryPartOfAHolderMustBeThere) {
   }
 }
 
+TEST(GpuObject, AWholeCardIsReadBackWholeAndExclusive) {
+  auto gpu = some_gpu();
+  Slice& slice = gpu.holders.front().slice;
+  slice.card = gpu.card.id;
+  slice.whole = slice.exclusive = true;
+  std::size_t odd = 0;
+  const auto read = parse_gpu_object(stored(gpu), &odd);
+  ASSERT_TRUE(read) << read.error().what;
+  ASSERT_EQ(read->holders.size(), 1U);
+  EXPECT_EQ(read->holders.front().slice, slice);
+}
+
 }  // namespace
 }  // namespace carve::codec
