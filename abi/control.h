@@ -59,7 +59,7 @@ struct ControlCardState {
   std::uint64_t busy_ns;     // as its processes measured it
   std::uint64_t charged_ns;  // as the arbiter accounts it
   std::uint32_t contexts;
-  std::uint32_t reserved;
+  std::uint32_t rescues;  // leases out of turn, because its work seemed to wait for a launch; ever growing
 };
 static_assert(sizeof(ControlCardState) == 80);
 

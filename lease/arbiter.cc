@@ -25,6 +25,12 @@ std::uint64_t part_of(std::uint64_t whole, std::uint64_t part, std::uint64_t sum
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(whole) * part / sum);
 }
 
+/// How much `overlapping` time of a slice counts, when time is taken from each by how many processes of others it had
+/// to wait for.
+std::uint64_t waits_ns(std::uint64_t overlapping, std::uint64_t own, std::uint64_t all) {
+  return overlapping * (all - min_of(own, all));
+}
+
 std::int64_t signed_ns(std::uint64_t ns) { return static_cast<std::int64_t>(ns); }
 
 /// How long work was in flight within [last, now], from the states at both ends and the edge between them.
@@ -101,31 +107,40 @@ void Arbiter::forget_gap(std::uint64_t now, const Observation* observations) {
   }
 }
 
-// Two slices whose work overlapped shared the card: the hardware gives equal time slices, so each is charged
-// its part of the time that passed, never more in all than passed. Who holds the card while others wait for it
-// has had that time in its turn, whatever it did with it and whatever it says about it.
+// Two slices whose work overlapped shared the card: the hardware gives equal time slices to processes, so each slice
+// is charged its part of the time that passed, never more in all than passed. Who holds the card while others wait
+// for it has had that time in its turn, whatever it did with it and whatever it says about it.
 void Arbiter::charge(std::uint64_t now, const Observation* observations) {
   const std::uint64_t passed = now - last_;
   std::uint64_t worked[kMaxSlices];
   std::uint64_t sum = 0;
+  std::uint64_t processes = 0;
   for (int i = 0; i < end_; ++i) {
     worked[i] = slices_[i].used ? worked_ns(slices_[i].was_busy, observations[i], last_, now) : 0;
     sum += worked[i];
+    if (worked[i] != 0) processes += slices_[i].processes;
   }
+  const std::uint64_t excess = sum > passed ? sum - passed : 0;
+  std::uint64_t waits = 0;
+  for (int i = 0; i < end_; ++i) waits += waits_ns(min_of(worked[i], excess), slices_[i].processes, processes);
   for (int i = 0; i < end_; ++i) {
     Slice& slice = slices_[i];
     if (!slice.used) continue;
     refill(slice, passed);
-    const std::uint64_t used = sum <= passed ? worked[i] : part_of(passed, worked[i], sum);
+    const std::uint64_t others = waits_ns(min_of(worked[i], excess), slice.processes, processes);
+    const std::uint64_t waited = waits == 0 ? 0 : part_of(excess, others, waits);
+    const std::uint64_t used = worked[i] - min_of(worked[i], waited);
     charge_use(slice, used);
     charge_turn(slice, used);
     if (i == holder_ && best_waiting(last_) >= 0) {
       // Its process has to wake up first, and between two pieces of work a host does something as well.
       slice.slack = min_of(slice.slack + used / kMostReturnedPart, tuning_.idle_yield);
-      const std::uint64_t excused = min_of(passed - used, slice.slack);
+      // What it waited for while others' work ran over is theirs, and charged to them.
+      const std::uint64_t unused = passed - worked[i];
+      const std::uint64_t excused = min_of(unused, slice.slack);
       slice.slack -= excused;
-      charge_turn(slice, passed - used - excused);
-      slice.unused_turn += passed - used;
+      charge_turn(slice, unused - excused);
+      slice.unused_turn += unused;
     }
     const std::uint64_t measured = observations[i].busy_ns - slice.busy_ns;
     slice.presumed += signed_ns(worked[i]) - signed_ns(min_of(measured, kLongestReport));
@@ -191,8 +206,10 @@ void Arbiter::observe(std::uint64_t now, const Observation* observations) {
       slice.idle_since = now;
     }
     if (seen.busy || progressed) slice.unused = 0;
+    if (!seen.busy) slice.in_vain = 0;
     slice.busy_ns = seen.busy_ns;
     slice.was_busy = seen.busy;
+    slice.processes = max_of(seen.processes, 1);
     slice.want = seen.want;
     slice.inflight = seen.inflight_ns;
     if (seen.want || seen.busy || progressed) {
@@ -226,11 +243,14 @@ void Arbiter::rule_holder(std::uint64_t now) {
   if (holder_ < 0) return;
   Slice& holder = slices_[holder_];
   if (!eligible(holder)) return begin_drain(now);
+  if (rescuing_ && now < lease_end_ && (holder.was_busy || holder.want)) return;  // it is short, and was due
   int best = now >= lease_end_ ? stuck_slice(now) : -1;
   if (now >= lease_end_) turn_ends(holder, now);
   if (best < 0 || best == holder_) best = best_candidate(now);
   if (best < 0 || best == holder_) {
-    if (now >= lease_end_) lease_end_ = end_of_lease(holder, now);
+    if (now < lease_end_) return;
+    lease_end_ = end_of_lease(holder, now);
+    rescuing_ = false;
     return;
   }
   const bool outranked = slices_[best].terms.priority < holder.terms.priority;
@@ -249,7 +269,8 @@ void Arbiter::turn_ends(Slice& slice, std::uint64_t now) const {
 
 void Arbiter::begin_drain(std::uint64_t now) {
   const Slice& slice = slices_[holder_];
-  if (slice.was_busy && slice.inflight > tuning_.early_handoff) {
+  // What hung before the rescue and hangs after it is not waited for.
+  if (slice.was_busy && slice.inflight > tuning_.early_handoff && !rescuing_) {
     draining_ = holder_;
     drain_deadline_ = now + tuning_.drain_timeout;
   }
@@ -258,28 +279,62 @@ void Arbiter::begin_drain(std::uint64_t now) {
 
 void Arbiter::choose_next(std::uint64_t now) {
   if (holder_ >= 0 || draining_ >= 0) return;
-  int next = stuck_slice(now);
-  if (next < 0) next = best_candidate(now);
+  const int stuck = stuck_slice(now);
+  int next = stuck >= 0 ? stuck : best_candidate(now);
   if (next < 0 && used_count() == 1) next = only_slice();  // alone on the card: no need to ask
-  if (next < 0) return;
+  if (next >= 0) begin_lease(next, now, stuck >= 0);
+}
+
+void Arbiter::begin_lease(int next, std::uint64_t now, bool rescue) {
+  Slice& slice = slices_[next];
   holder_ = next;
-  lease_end_ = end_of_lease(slices_[next], now);
-  slices_[next].blocked_since = now;
-  slices_[next].idle_since = now;
-  slices_[next].slack = tuning_.idle_yield;
+  rescuing_ = rescue;
+  lease_end_ = end_of_lease(slice, now);
+  if (rescue) {
+    lease_end_ = min_of(lease_end_, now + rescue_of(slice).length);
+    rescued_at_ = now;
+    ++slice.rescues;
+    ++slice.in_vain;
+  }
+  slice.blocked_since = now;
+  slice.idle_since = now;
+  slice.slack = tuning_.idle_yield;
 }
 
 // Work in flight that waits for work which may not be launched (a spin-wait between two streams): blocked for
-// long without progress, it gets one lease, whatever its turn.
+// long without progress, it gets a short lease out of turn, which it pays for. Of several the highest class goes first,
+// and then who is furthest behind.
 int Arbiter::stuck_slice(std::uint64_t now) const {
+  int best = -1;
   for (int i = 0; i < end_; ++i) {
     const Slice& slice = slices_[i];
-    if (slice.used && slice.was_busy && slice.want && eligible(slice) &&
-        now - slice.blocked_since >= tuning_.rescue_after) {
-      return i;
-    }
+    if (!stuck(slice) || rescue_of(slice).due > now) continue;
+    if (best < 0 || goes_before(slice, slices_[best], now)) best = i;
   }
-  return -1;
+  return best;
+}
+
+bool Arbiter::stuck(const Slice& slice) const { return slice.used && slice.was_busy && slice.want && eligible(slice); }
+
+// All of them together take no more than a small part of the card. Beside slices of a higher class they take less, and
+// nothing that those were promised; and while they are in vain (what is in flight was never seen to end), each comes
+// twice as late as the one before.
+Arbiter::Rescue Arbiter::rescue_of(const Slice& slice) const {
+  std::uint64_t promised = 0;
+  bool outranked = false;
+  for (int i = 0; i < end_; ++i) {
+    const Slice& other = slices_[i];
+    if (!other.used || !other.active || other.terms.priority >= slice.terms.priority) continue;
+    outranked = true;
+    promised += other.terms.share == abi::ShareClass::kBestEffort ? 0 : other.terms.compute;
+  }
+  if (outranked && promised >= 100) return {kNever, 0};
+  const std::uint32_t doublings = slice.in_vain < tuning_.rescue_doublings ? slice.in_vain : tuning_.rescue_doublings;
+  const std::uint64_t pause = tuning_.rescue_after << (outranked ? doublings : 0);
+  const std::uint64_t length = outranked ? tuning_.outranked_rescue : tuning_.quantum;
+  const std::uint64_t part = outranked ? min_of(tuning_.outranked_percent, 100 - promised) : tuning_.rescue_percent;
+  const std::uint64_t due = slice.blocked_since + pause;
+  return {rescued_at_ == 0 ? due : max_of(due, rescued_at_ + length * 100 / part), length};
 }
 
 std::uint64_t Arbiter::end_of_lease(const Slice& slice, std::uint64_t now) const {
@@ -350,8 +405,9 @@ void Arbiter::plan_next_step(std::uint64_t now) {
       const std::int64_t batch = signed_ns(tuning_.quantum / 100 * slice.terms.compute);
       const auto lacking = static_cast<std::uint64_t>(batch - slice.tokens);
       next = min_of(next, now + lacking * 100 / max_of(slice.terms.compute, 1) + 1);
-    } else if (slice.was_busy && slice.want) {
-      next = min_of(next, slice.blocked_since + tuning_.rescue_after);
+    } else if (stuck(slice)) {
+      const std::uint64_t due = rescue_of(slice).due;
+      next = min_of(next, holder_ >= 0 && due != kNever ? max_of(due, lease_end_) : due);
     }
   }
   next_step_ = next <= now ? now + 1000 : next;

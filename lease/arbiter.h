@@ -28,7 +28,11 @@ struct Tuning {
   std::uint64_t token_burst = 50'000'000;      // of a `fixed` bucket, times its rate
   std::uint32_t unused_leases = 3;             // so many in a row without any work by who asked for them: …
   std::uint64_t pass_over = 100'000'000;       // … it waits so long behind those who work
-  std::uint64_t rescue_after = 100'000'000;    // blocked, work in flight, no progress: one lease to get unstuck
+  std::uint64_t rescue_after = 100'000'000;    // blocked, work in flight, no progress: a lease to get unstuck
+  std::uint32_t rescue_percent = 10;           // of the card, for all such leases, at the most
+  std::uint64_t outranked_rescue = 4'000'000;  // the same beside slices of a higher class: of this length, …
+  std::uint32_t outranked_percent = 5;         // … no more of the card than this, …
+  std::uint32_t rescue_doublings = 6;          // … and so often the pause doubles, while all was in vain
   std::uint32_t credit_us = 4'000;             // work in flight under a lease
   std::uint32_t offline_credit_us = 1'500;     // … of an offline slice beside an online one
   std::uint32_t solo_credit_us = 50'000;       // work in flight when alone
@@ -48,6 +52,7 @@ struct Observation {
   std::uint64_t inflight_ns = 0;  // how long until it is done, by the slice's own estimate
   std::uint64_t edge_ns = 0;      // when busy last changed; 0 = unknown, the moment of the step is taken
   std::uint64_t busy_ns = 0;      // ever-growing GPU time measured by the slice
+  std::uint32_t processes = 0;    // with work in flight; 0 counts as 1 while `busy`
 };
 
 /// What is to stand in a slice's grant page.
@@ -79,6 +84,8 @@ class Arbiter {
   [[nodiscard]] bool is_used(int slice) const { return slices_[slice].used; }
   /// Card time charged to the slice since it was added, ns.
   [[nodiscard]] std::uint64_t charged_ns(int slice) const { return slices_[slice].charged; }
+  /// Leases out of turn that the slice was given since it was added, because its work seemed to wait for a launch.
+  [[nodiscard]] std::uint64_t rescues(int slice) const { return slices_[slice].rescues; }
 
  private:
   struct Slice {
@@ -93,7 +100,10 @@ class Arbiter {
     std::uint64_t last_active = 0; // last time with want or work
     std::uint64_t idle_since = 0;  // of a holder: when its work ended
     std::uint64_t blocked_since = 0;
+    std::uint32_t in_vain = 0;     // rescues since it last had nothing in flight
+    std::uint64_t rescues = 0;
     std::uint64_t busy_ns = 0;     // last reported
+    std::uint64_t processes = 1;   // with work in flight since the last step
     std::uint64_t charged = 0;
     std::int64_t presumed = 0;     // charged by the clock and not measured yet, since settled_at
     std::uint64_t worked = 0;      // time with work in flight since settled_at
@@ -123,6 +133,13 @@ class Arbiter {
   [[nodiscard]] int best_candidate(std::uint64_t now) const;
   [[nodiscard]] int best_waiting(std::uint64_t now) const;
   [[nodiscard]] int stuck_slice(std::uint64_t now) const;
+  [[nodiscard]] bool stuck(const Slice& slice) const;
+  struct Rescue {
+    std::uint64_t due;     // kNever: not now
+    std::uint64_t length;
+  };
+  [[nodiscard]] Rescue rescue_of(const Slice& slice) const;
+  void begin_lease(int next, std::uint64_t now, bool rescue);
   [[nodiscard]] int used_count() const;
   [[nodiscard]] int only_slice() const;
   [[nodiscard]] std::uint64_t end_of_lease(const Slice& slice, std::uint64_t now) const;
@@ -139,7 +156,9 @@ class Arbiter {
   Slice slices_[kMaxSlices];
   int end_ = 0;
   int holder_ = -1;          // who has the lease, or −1
+  bool rescuing_ = false;    // the lease was given out of turn
   int draining_ = -1;        // whose work still runs over, or −1
+  std::uint64_t rescued_at_ = 0;   // when the last lease out of turn began
   std::uint64_t lease_end_ = 0;
   std::uint64_t drain_deadline_ = 0;
   std::uint64_t last_ = 0;

@@ -695,6 +695,118 @@ TEST(Arbiter, TheRateIsWhatWasPromised) {
   EXPECT_GT(card.arbiter.grant(burstable).epoch, epoch) << "whoever has the number next sees a change";
 }
 
+TEST(Arbiter, OverlapIsDividedBetweenProcessesAsTheHardwareDividesIt) {
+  const auto charged = [](std::uint32_t processes, std::uint64_t joined_at) {
+    Card card;
+    const int many = card.arbiter.add(burst(30));
+    const int one = card.arbiter.add(burst(70));
+    card.seen[0] = {.busy = true, .inflight_ns = 900 * kMs, .edge_ns = 1, .processes = processes};
+    card.step(1);
+    card.seen[1] = {.busy = true, .inflight_ns = kMs, .edge_ns = joined_at, .processes = 1};
+    card.step(100 * kMs + 1);
+    return std::pair{card.arbiter.charged_ns(many), card.arbiter.charged_ns(one)};
+  };
+  EXPECT_EQ(charged(1, 0), std::pair(100 * kMs, 0 * kMs)) << "when the other one began is not known";
+  const auto [fifteen, one] = charged(15, 20 * kMs + 1);
+  EXPECT_NEAR(static_cast<double>(fifteen), 95.0 * kMs, 10.0) << "20 ms alone, and 15 sixteenths of 80 ms";
+  EXPECT_NEAR(static_cast<double>(one), 5.0 * kMs, 10.0);
+  const auto [half, other_half] = charged(1, 20 * kMs + 1);
+  EXPECT_NEAR(static_cast<double>(half), 60.0 * kMs, 10.0);
+  EXPECT_NEAR(static_cast<double>(other_half), 40.0 * kMs, 10.0);
+}
+
+/// Of a slice with work in flight that never ends and a launch that waits.
+Observation hung_page() { return {.want = true, .busy = true, .inflight_ns = kMs, .processes = 1}; }
+
+/// Eight slices with work in flight that never ends and a launch that waits, beside one that works all the time; how
+/// long the worker had the card within ten seconds, per cent, and how many rescues there were.
+std::pair<double, std::uint64_t> beside_hung(const Terms& worker, const Terms& hung) {
+  Workers card;
+  const int first = card.add(worker);
+  std::vector<int> stuck;
+  for (int i = 0; i < 8; ++i) {
+    stuck.push_back(card.arbiter.add(hung));
+    card.seen[static_cast<std::size_t>(stuck.back())] = hung_page();
+  }
+  card.play(10'000 * kMs);
+  std::uint64_t rescues = 0;
+  for (const int slice : stuck) rescues += card.arbiter.rescues(slice);
+  return {100 * card.part(first, 10'000 * kMs), rescues};
+}
+
+TEST(Arbiter, RescuesTakeLittleAndFromAHigherClassLess) {
+  using abi::PriorityClass;
+  const Terms hung{0, abi::ShareClass::kBestEffort, PriorityClass::kOffline};
+  const auto [online, few] = beside_hung(burst(70, PriorityClass::kOnline), hung);
+  EXPECT_GE(online, 95);
+  EXPECT_GE(few, 8U) << "each has its first one";
+  EXPECT_LE(few, 8U * 7U) << "after 0.1, 0.2, 0.4 s and so on";
+  const auto [all, none] = beside_hung(burst(100, PriorityClass::kOnline), hung);
+  EXPECT_EQ(none, 0U) << "it was promised the whole card";
+  EXPECT_GE(all, 99);
+}
+
+TEST(Arbiter, ARescueIsShortBesideAHigherClassAndIsNotCutShort) {
+  using abi::PriorityClass;
+  Workers card;
+  card.add(burst(70, PriorityClass::kOnline));
+  const int stuck = card.arbiter.add(burst(30, PriorityClass::kOffline));
+  card.seen[1] = hung_page();
+  while (card.mode(stuck) == abi::LeaseMode::kBlocked && card.now < 1'000 * kMs) card.play(Workers::kTick);
+  EXPECT_GE(card.now, Tuning{}.rescue_after);
+  ASSERT_NE(card.mode(stuck), abi::LeaseMode::kBlocked);
+  const std::uint64_t from = card.now;
+  while (card.mode(stuck) != abi::LeaseMode::kBlocked) card.play(Workers::kTick);
+  const auto lasted = static_cast<double>(card.now - from);
+  EXPECT_NEAR(lasted, static_cast<double>(Tuning{}.outranked_rescue), 2.0 * Workers::kTick);
+  EXPECT_EQ(card.mode(0), abi::LeaseMode::kLease) << "what hung before is not waited for";
+  EXPECT_EQ(card.arbiter.rescues(stuck), 1U);
+  EXPECT_EQ(card.arbiter.rescues(0), 0U);
+  card.arbiter.remove(stuck);
+  ASSERT_EQ(card.arbiter.add(burst(30)), stuck);
+  EXPECT_EQ(card.arbiter.rescues(stuck), 0U);
+}
+
+TEST(Arbiter, OfTwoThatAreStuckTheHigherClassIsRescuedFirst) {
+  using abi::PriorityClass;
+  Workers card;
+  card.add(burst(40));
+  const int offline = card.arbiter.add(burst(30, PriorityClass::kOffline));
+  const int standard = card.arbiter.add(burst(1));
+  for (const int slice : {offline, standard}) {
+    card.seen[static_cast<std::size_t>(slice)] = hung_page();
+  }
+  while (card.arbiter.rescues(offline) + card.arbiter.rescues(standard) == 0 && card.now < 1'000 * kMs) {
+    card.play(Workers::kTick);
+  }
+  EXPECT_EQ(card.arbiter.rescues(standard), 1U);
+}
+
+TEST(Observe, AllProcessesOfASliceAreOne) {
+  auto page = std::make_unique<abi::AccountPage>();
+  const auto says = [&](std::uint32_t slot, std::uint64_t inflight, std::uint64_t anchor) {
+    page->slots[slot].inflight_ns.raw = inflight;
+    page->slots[slot].anchor_ns.raw = anchor;
+    page->slots[slot].busy.raw = inflight != 0 ? 1 : 0;
+  };
+  says(0, 5 * kMs, 101 * kMs);
+  says(1, 3 * kMs, 102 * kMs);
+  says(2, 0, 103 * kMs);
+  Observation seen = observe(*page, 3, 100 * kMs, 104 * kMs);
+  EXPECT_EQ(seen.processes, 2U);
+  EXPECT_EQ(seen.inflight_ns, 6 * kMs) << "of 8 ms, the card got on with them for 2";
+  EXPECT_EQ(seen.edge_ns, 101 * kMs) << "since the first one the slice works";
+  seen = observe(*page, 3, 100 * kMs, 113 * kMs);
+  EXPECT_EQ(seen.inflight_ns, 3 * kMs) << "3 ms late, expected to last for as long again";
+  says(0, 0, 101 * kMs);
+  says(1, 0, 102 * kMs);
+  seen = observe(*page, 3, 100 * kMs, 104 * kMs);
+  EXPECT_EQ(seen.processes, 0U);
+  EXPECT_EQ(seen.edge_ns, 103 * kMs) << "after the last one it rests";
+  says(1, kMs, 99 * kMs);
+  EXPECT_EQ(observe(*page, 3, 100 * kMs, 104 * kMs).edge_ns, 0U) << "it began before the last look";
+}
+
 TEST(Observe, WhateverStandsInThePageIsClamped) {
   auto page = std::make_unique<abi::AccountPage>();
   std::mt19937_64 random(1);

@@ -12,20 +12,29 @@ class CostTable {
   static constexpr std::uint32_t kEntries = 1024;
   /// What is assumed of work never seen: rather too long, so that a newcomer cannot flood the card.
   static constexpr std::uint64_t kColdNs = 2'000'000;
+  /// … at the most, when others that do the same are known to take longer.
+  static constexpr std::uint64_t kColdestNs = 20'000'000;
 
   /// Estimated duration in ns, at least 1. Cost: one load.
   [[nodiscard]] std::uint64_t estimate_ns(std::uint64_t key) const {
     const std::uint64_t word = __atomic_load_n(&entries_[index(key)], __ATOMIC_RELAXED);
-    return tag_of(word) == tag(key) ? duration_of(word) : kColdNs;
+    return tag_of(word) == tag(key) ? duration_of(word) : kColdNs + __atomic_load_n(&colder_by_ns_, __ATOMIC_RELAXED);
+  }
+  /// Assumes this of work never seen from now on, ns: at least kColdNs, at most kColdestNs.
+  void expect_of_unknown(std::uint64_t ns) {
+    const std::uint64_t most = ns > kColdestNs ? kColdestNs : ns;
+    __atomic_store_n(&colder_by_ns_, most > kColdNs ? most - kColdNs : 0, __ATOMIC_RELAXED);
   }
   [[nodiscard]] bool knows(std::uint64_t key) const {
     return tag_of(__atomic_load_n(&entries_[index(key)], __ATOMIC_RELAXED)) == tag(key);
   }
 
-  /// Takes a measured duration in: the first one as it is, later ones at a quarter.
+  /// Takes a measured duration in: the first one as it is, and one of more than twice what was known, which is another
+  /// kind of work under the same name; others at a quarter.
   void learn(std::uint64_t key, std::uint64_t measured_ns) {
     const std::uint64_t before = estimate_ns(key);
-    const std::uint64_t after = knows(key) ? before - before / 4 + measured_ns / 4 : measured_ns;
+    const bool other = !knows(key) || measured_ns / 2 > before;
+    const std::uint64_t after = other ? measured_ns : before - before / 4 + measured_ns / 4;
     put(key, after);
   }
 
@@ -51,6 +60,7 @@ class CostTable {
     __atomic_store_n(&entries_[index(key)], tag(key) << 40 | duration, __ATOMIC_RELAXED);
   }
 
+  std::uint64_t colder_by_ns_ = 0;
   std::uint64_t entries_[kEntries] = {};
 };
 

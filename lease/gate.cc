@@ -5,6 +5,9 @@ namespace {
 
 constexpr std::uint64_t kNsPerUs = 1000;
 constexpr std::uint32_t kModeMask = 3;
+constexpr std::uint32_t kModeBits = 2;
+constexpr int kLooksAgain = 4;                         // of processes that announced at the same time
+constexpr std::uint64_t kMostOfOne = 1'000'000'000;   // of another process' word: it may say anything
 
 abi::LeaseMode mode_of(std::uint32_t word) { return static_cast<abi::LeaseMode>(word & kModeMask); }
 
@@ -62,36 +65,102 @@ Verdict Gate::reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, st
   if (on_its_own()) __atomic_store_n(&on_its_own_, false, __ATOMIC_RELAXED);
   const std::uint64_t chunk =
       mode_of(word) == abi::LeaseMode::kSolo ? tuning_.solo_marker_every : tuning_.marker_every;
-  bool by_grant = false;
   const std::uint64_t wanted = max_of(chunk, estimate);
   const std::uint64_t more = wanted - lane.credit_ns;
   const std::uint64_t before = slot_->inflight_ns.fetch_add(more);
   // Credit of this lane that nothing was launched under is not in flight.
-  const std::uint64_t in_flight = before > lane.credit_ns ? before - lane.credit_ns : 0;
-  if (fits(in_flight, word, now, &by_grant)) {
+  const std::uint64_t own = before > lane.credit_ns ? before - lane.credit_ns : 0;
+  Fit fit = fits(own, word, now);
+  for (int again = 0; fit == Fit::kNoCredit && again < kLooksAgain && goes_first(word); ++again) {
+    fit = fits(own, word, now);
+  }
+  if (fit == Fit::kYes || fit == Fit::kLate) {
+    if (wanted > __atomic_load_n(&longest_ns_, __ATOMIC_RELAXED)) {
+      __atomic_store_n(&longest_ns_, wanted, __ATOMIC_RELAXED);
+    }
     lane.credit_ns = wanted;
-    if (before == 0 || slot_->busy.load_relaxed() == 0) {
+    // Behind what is late only this one goes: what is known about how long such work takes is wrong.
+    if (fit == Fit::kLate && wanted > estimate) {
+      finish(wanted - estimate, now);
+      lane.credit_ns = estimate;
+    }
+    if (before == 0 || fit == Fit::kLate || slot_->busy.load_relaxed() == 0) {
       slot_->anchor_ns.store_relaxed(now);
       slot_->busy.store_release(1);
     }
     return Verdict::kGo;
   }
   finish(more, now);
-  return by_grant ? Verdict::kWaitGrant : Verdict::kWaitCompletion;
+  return fit == Fit::kNoGrant ? Verdict::kWaitGrant : Verdict::kWaitCompletion;
 }
 
-bool Gate::fits(std::uint64_t before, std::uint32_t word, std::uint64_t now, bool* by_grant) const {
-  const abi::LeaseMode mode = mode_of(word);
-  *by_grant = mode == abi::LeaseMode::kBlocked;
-  if (*by_grant) return false;
-  // What is in flight will keep the card until here.
-  const std::uint64_t finish = before == 0 ? now : max_of(now, slot_->anchor_ns.load_relaxed() + before);
-  if (mode == abi::LeaseMode::kLease) {
-    *by_grant = finish >= grant_->end_ns.load_relaxed();  // work that could only begin after the end waits
-    if (*by_grant) return false;
+// The credit is the slice's: all its processes share it. Each announces first and sums then, so of two at the same
+// time at least one sees the other.
+Gate::InFlight Gate::in_flight(std::uint64_t own_ns) const {
+  InFlight all{own_ns, slot_->anchor_ns.load_relaxed(), 0, 1};
+  const std::uint32_t slots = slots_in_use();
+  for (std::uint32_t i = 0; i < slots; ++i) {
+    const abi::AccountSlot& other = account_->slots[i];
+    if (&other == slot_) continue;
+    const std::uint64_t ns = other.inflight_ns.load_seq_cst();
+    all.longest_ns = max_of(all.longest_ns, other.max_op_us.load_relaxed() * kNsPerUs);
+    if (ns == 0) continue;
+    ++all.processes;
+    all.ns += min_of(ns, kMostOfOne);
+    all.anchor_ns = max_of(all.anchor_ns, other.anchor_ns.load_relaxed());
   }
+  return all;
+}
+
+// Of processes that announce at the same time and then see each other, one is to go on: the first one in an order that
+// another begins with at every grant.
+bool Gate::goes_first(std::uint32_t word) const {
+  const std::uint32_t slots = slots_in_use();
+  if (slots < 2) return false;
+  const auto own = static_cast<std::uint32_t>(slot_ - account_->slots);
+  const std::uint32_t first = (word >> kModeBits) % slots;
+  for (std::uint32_t at = first; at != own; at = at + 1 == slots ? 0 : at + 1) {
+    if (own >= slots || account_->slots[at].inflight_ns.load_relaxed() != 0) return false;
+  }
+  return true;
+}
+
+std::uint32_t Gate::slots_in_use() const {
+  const std::uint32_t slots = grant_->high_slot.load_relaxed();
+  return slots < abi::kAccountSlots ? slots : static_cast<std::uint32_t>(abi::kAccountSlots);
+}
+
+Gate::Fit Gate::fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now) {
+  const abi::LeaseMode mode = mode_of(word);
+  if (mode == abi::LeaseMode::kBlocked) return Fit::kNoGrant;
+  InFlight before = in_flight(own_ns);
+  // Processes of one slice mostly do the same: what one has measured, another need not find out.
+  costs_.expect_of_unknown(before.longest_ns);
+  // Alone on the card each process has its part of the credit for itself: no other slice is there that the sum could
+  // harm, and a process that fills up what it completes would leave the others nothing.
+  std::uint64_t credit = grant_->credit_us.load_relaxed() * kNsPerUs;
+  if (mode == abi::LeaseMode::kSolo) {
+    credit /= before.processes;
+    before.ns = own_ns;
+    before.anchor_ns = slot_->anchor_ns.load_relaxed();
+  }
+  // The time since the card was last seen to get on counts as work done, up to the next marker. When that should have
+  // passed already, what was expected of it was wrong, and it is expected to last for as long again; but not for ever,
+  // as it may wait for this very launch.
+  const std::uint64_t marker = mode == abi::LeaseMode::kSolo ? tuning_.solo_marker_every : tuning_.marker_every;
+  const std::uint64_t next = max_of(marker, max_of(__atomic_load_n(&longest_ns_, __ATOMIC_RELAXED), before.longest_ns));
+  const std::uint64_t passed = before.ns != 0 && now > before.anchor_ns ? now - before.anchor_ns : 0;
+  const bool late = passed > next + marker / 2 + tuning_.look_every;
+  const bool too_late = late && passed - next > tuning_.late_limit * before.processes;  // they take turns on the card
+  std::uint64_t left = before.ns > passed ? before.ns - passed : 0;
+  if (late) left = max_of(passed - next, before.ns > next ? before.ns - next : 0);
+  if (too_late) left = 0;
+  const std::uint64_t finish = now + left;
+  // Work that could only begin after the lease's end waits.
+  if (mode == abi::LeaseMode::kLease && finish >= grant_->end_ns.load_relaxed()) return Fit::kNoGrant;
   // The credit bounds what lies before the new work, not the work itself: long kernels follow one another too.
-  return finish - now <= grant_->credit_us.load_relaxed() * kNsPerUs;
+  if (left > credit) return Fit::kNoCredit;
+  return too_late ? Fit::kLate : Fit::kYes;
 }
 
 // The arbiter is silent: go on at the last granted rate, so that the card is neither lost nor taken over.
@@ -177,16 +246,33 @@ bool Gate::completed(const Segment& segment, std::uint64_t begin_ns, std::uint64
     slot_->busy_ns.store_release(busy_total_ns_);
   }
   slot_->anchor_ns.store_relaxed(now);
+  const std::uint64_t longest = __atomic_load_n(&longest_ns_, __ATOMIC_RELAXED);
+  __atomic_store_n(&longest_ns_, longest - longest / 4, __ATOMIC_RELAXED);
   return finish(segment.estimate_ns, now);
 }
 
-bool Gate::abandoned(const Segment& segment, std::uint64_t now) {
-  // Unmeasured work is not free: who captures for ever would have the card for nothing.
+bool Gate::ended(const Segment& segment, std::uint64_t now) {
   const std::uint64_t anchor = slot_->anchor_ns.load_relaxed();
-  busy_total_ns_ += min_of(segment.estimate_ns, now > anchor ? now - anchor : 0);
-  slot_->busy_ns.store_release(busy_total_ns_);
-  slot_->anchor_ns.store_relaxed(now);
-  return finish(segment.estimate_ns, now);
+  Segment unknown = segment;
+  unknown.distinct = 0;  // nothing is learnt from it
+  return completed(unknown, min_of(anchor, now), now, now);
+}
+
+std::uint64_t Gate::longest_expected_ns(const Segment& segment) const {
+  bool unknown = segment.distinct == 0;
+  for (std::uint32_t i = 0; i < segment.distinct; ++i) unknown = unknown || !costs_.knows(segment.keys[i]);
+  return unknown ? max_of(segment.estimate_ns, CostTable::kColdestNs) : segment.estimate_ns;
+}
+
+// Unmeasured work is not free: who captures for ever would have the card for nothing.
+bool Gate::abandoned(const Segment& segment, std::uint64_t expected_ns, std::uint64_t now) {
+  Segment unknown = segment;
+  unknown.distinct = 0;  // nothing is learnt from it
+  return completed(unknown, now - min_of(now, expected_ns), now, now);
+}
+
+std::uint64_t Gate::expected_end_ns(std::uint64_t now) const {
+  return max_of(now, slot_->anchor_ns.load_relaxed() + slot_->inflight_ns.load_relaxed());
 }
 
 bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
@@ -203,20 +289,24 @@ bool Gate::finish(std::uint64_t estimate_ns, std::uint64_t now) {
 void Gate::learn(const Segment& segment, std::uint64_t measured_ns) {
   std::uint64_t known_ns = 0;
   std::uint32_t cold_operations = 0;
+  std::uint32_t remembered = 0;
   bool known[Segment::kKeys] = {};  // asked once: another thread may forget a key at any moment
   for (std::uint32_t i = 0; i < segment.distinct; ++i) {
     known[i] = costs_.knows(segment.keys[i]);
+    remembered += segment.counts[i];
     if (known[i]) known_ns += costs_.estimate_ns(segment.keys[i]) * segment.counts[i];
     else cold_operations += segment.counts[i];
   }
+  // By what is known now: what was expected at the launch may be corrected already, by segments that came before.
+  const std::uint64_t expected_ns = remembered == segment.operations ? known_ns : segment.estimate_ns;
   const std::uint64_t left_ns = measured_ns > known_ns ? measured_ns - known_ns : measured_ns / 8;
   for (std::uint32_t i = 0; i < segment.distinct; ++i) {
     const std::uint64_t key = segment.keys[i];
     if (!known[i]) {
       costs_.learn(key, max_of(left_ns / max_of(cold_operations, 1), 1));
-    } else if (cold_operations == 0 && segment.estimate_ns != 0 && !on_its_own()) {
+    } else if (cold_operations == 0 && expected_ns != 0 && !on_its_own()) {
       // Without an arbiter others compute at the same time, and their time lies between our markers too.
-      const double ratio = static_cast<double>(measured_ns) / static_cast<double>(segment.estimate_ns);
+      const double ratio = static_cast<double>(measured_ns) / static_cast<double>(expected_ns);
       costs_.learn(key, static_cast<std::uint64_t>(static_cast<double>(costs_.estimate_ns(key)) * ratio));
     }
     const std::uint64_t longest_us = costs_.estimate_ns(key) / kNsPerUs;

@@ -68,6 +68,8 @@ struct GateTuning {
   std::uint64_t marker_every = 1'000'000;       // estimated work between markers under a lease
   std::uint64_t solo_marker_every = 10'000'000; // … when alone
   std::uint64_t longest_wait = 50'000'000;      // then look again: the arbiter may have died
+  std::uint64_t look_every = 500'000;           // the caller sees a marker at most so late
+  std::uint64_t late_limit = 20'000'000;        // work that is late by more than this holds up no other work
 };
 
 class Gate {
@@ -142,9 +144,17 @@ class Gate {
   /// The segment's end marker has passed. `begin_ns`, `end_ns`: when its work ran, on the card's own clock;
   /// `now`: page clock. True: the arbiter is to be told (its lease holder fell idle, or a drain ended).
   bool completed(const Segment& segment, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint64_t now);
-  /// The segment ended without a measurement (capturing, or its context is gone): it counts as it was estimated, at
-  /// most with the time that passed.
-  bool abandoned(const Segment& segment, std::uint64_t now);
+  /// The segment's end marker has passed, and when it began is not known: it counts since the card was last seen to get
+  /// on with something, which is the longest time that it can have taken.
+  bool ended(const Segment& segment, std::uint64_t now);
+  /// The time after which a segment without an end marker may be taken for over, ns: what was expected of it, and of
+  /// work that was never measured the most that is expected of any.
+  [[nodiscard]] std::uint64_t longest_expected_ns(const Segment& segment) const;
+  /// When all that is in flight should be over.
+  [[nodiscard]] std::uint64_t expected_end_ns(std::uint64_t now) const;
+  /// The segment ended without a measurement (it captured, or its context is gone): it counts for as long as was
+  /// expected, ending now, less what was measured of that time.
+  bool abandoned(const Segment& segment, std::uint64_t expected_ns, std::uint64_t now);
 
   [[nodiscard]] CostTable& costs() { return costs_; }
   [[nodiscard]] bool anything_in_flight() const { return slot_->inflight_ns.load_relaxed() != 0; }
@@ -155,7 +165,18 @@ class Gate {
   Passage enter_slowly(Lane& lane, std::uint64_t key, std::uint64_t stream, std::uint32_t word,
                        std::uint64_t estimate, std::uint64_t now);
   Verdict reserve(Lane& lane, std::uint32_t word, std::uint64_t estimate, std::uint64_t now);
-  bool fits(std::uint64_t before, std::uint32_t word, std::uint64_t now, bool* by_grant) const;
+  struct InFlight {  // of all processes of the slice, and since when the card has been at it
+    std::uint64_t ns;
+    std::uint64_t anchor_ns;
+    std::uint64_t longest_ns;  // the longest operation that another process has measured
+    std::uint32_t processes;   // this one and those that have something in flight
+  };
+  enum class Fit : std::uint8_t { kYes, kLate, kNoGrant, kNoCredit };
+  /// Whether more may follow what is in flight; kLate: yes, what is in flight should have ended long ago.
+  [[nodiscard]] Fit fits(std::uint64_t own_ns, std::uint32_t word, std::uint64_t now);
+  [[nodiscard]] InFlight in_flight(std::uint64_t own_ns) const;
+  [[nodiscard]] bool goes_first(std::uint32_t word) const;
+  [[nodiscard]] std::uint32_t slots_in_use() const;
   bool local_bucket_allows(std::uint64_t estimate, std::uint64_t now);
   [[nodiscard]] Passage wait(Passage passage, Verdict verdict, std::uint32_t word) const;
   void open_segment(Lane& lane, std::uint64_t stream, Passage* passage);
@@ -170,6 +191,7 @@ class Gate {
   std::uint32_t waiting_ = 0;         // threads that were told to wait for a grant
   Coverage covered_;                  // measured time on the card's clock, each moment counted once
   std::uint64_t busy_total_ns_ = 0;
+  std::uint64_t longest_ns_ = 0;      // expected of what was launched lately, up to a marker
   bool on_its_own_ = false;
   std::int64_t local_tokens_ = 0;     // ns of card time, while on its own
   std::uint64_t local_last_ = 0;

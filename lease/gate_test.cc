@@ -144,7 +144,7 @@ TEST(Gate, UnmeasuredWorkIsNotFree) {
     w.lane.segment_target_ns = 1;
     ASSERT_TRUE(w.gate.leave(w.lane, passage, &segment));
     w.now += kMs;
-    w.gate.abandoned(segment, w.now);
+    w.gate.abandoned(segment, segment.estimate_ns, w.now);
   }
   EXPECT_GE(w.slot().busy_ns.raw, 990 * kMs);
 }
@@ -284,6 +284,24 @@ TEST(Gate, KnownWorkLearnsInProportion) {
   EXPECT_EQ(w.slot().max_op_us.raw, 2'500U);
 }
 
+// Many segments are on their way when the first one tells that what was expected is wrong: each corrects it once.
+TEST(Gate, SegmentsThatWereLaunchedTogetherDoNotCorrectTheSameErrorAgainAndAgain) {
+  World w;
+  w.gate.costs().learn(kKey, 5 * kMs);
+  w.allow(abi::LeaseMode::kSolo, ~0ULL, 4'000'000);
+  std::vector<Segment> segments(50);
+  for (Segment& segment : segments) {
+    const Passage passage = w.enter();
+    w.lane.segment_target_ns = 1;
+    ASSERT_TRUE(w.gate.leave(w.lane, passage, &segment));
+  }
+  for (const Segment& segment : segments) {
+    w.now += kMs / 10;
+    w.gate.completed(segment, w.now - kMs / 10, w.now, w.now);
+  }
+  EXPECT_NEAR(static_cast<double>(w.gate.costs().estimate_ns(kKey)), 0.1 * kMs, 100.0);
+}
+
 TEST(Gate, ASegmentRemembersFourKindsOfWorkAndCountsAll) {
   World w;
   for (std::uint64_t key = 1; key <= 6; ++key) w.gate.costs().learn(key, 1'000);
@@ -315,7 +333,7 @@ TEST(Gate, UnmeasuredWorkCountsAsItWasExpectedAndAtMostTheTimeThatPassed) {
     const std::uint64_t before = w.slot().busy_ns.raw;
     w.now += passed;
     w.slot().anchor_ns.raw = w.now - passed;
-    w.gate.abandoned(segment, w.now);
+    w.gate.abandoned(segment, segment.estimate_ns, w.now);
     return w.slot().busy_ns.raw - before;
   };
   EXPECT_EQ(abandon_after(3 * kMs), kMs);
@@ -414,6 +432,193 @@ TEST(Gate, WithASilentArbiterTheLastRateGoesOn) {
   EXPECT_EQ(w.enter().verdict, Verdict::kWaitGrant) << "the arbiter is back, and it had not granted";
 }
 
+/// Another process of the slice, in slot 1.
+void other_has_in_flight(World& w, std::uint64_t ns, std::uint64_t since) {
+  w.grant->high_slot.raw = 2;
+  w.account->slots[1].inflight_ns.raw = ns;
+  w.account->slots[1].anchor_ns.raw = since;
+  w.account->slots[1].busy.raw = ns != 0 ? 1 : 0;
+}
+
+TEST(Gate, TheCreditIsSharedByAllProcessesOfTheSlice) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+  other_has_in_flight(w, 4 * kMs, w.now);
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "4 ms lie before it, and so much is allowed";
+  EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
+  EXPECT_EQ(w.slot().inflight_ns.raw, kMs) << "what was not launched is not in flight";
+  other_has_in_flight(w, 0, w.now);
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo);
+  World full;
+  full.gate.costs().learn(kKey, kMs);
+  full.allow(abi::LeaseMode::kLease, full.now + 1000 * kMs, 4'000);
+  other_has_in_flight(full, 4 * kMs + 1, full.now);
+  EXPECT_EQ(full.enter().verdict, Verdict::kWaitCompletion);
+  full.allow(abi::LeaseMode::kLease, full.now + 4 * kMs, 4'000);
+  EXPECT_EQ(full.enter().verdict, Verdict::kWaitGrant) << "it could only begin after the lease";
+}
+
+TEST(Gate, TimeThatPassedCountsAsWorkDoneUpToTheNextMarker) {
+  const auto verdict = [](std::uint64_t in_flight, std::uint64_t passed) {
+    World w;
+    w.gate.costs().learn(kKey, kMs);
+    w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+    other_has_in_flight(w, in_flight, w.now - passed);
+    return w.enter().verdict;
+  };
+  EXPECT_EQ(verdict(5 * kMs, 0), Verdict::kWaitCompletion);
+  EXPECT_EQ(verdict(5 * kMs, kMs), Verdict::kGo);
+  EXPECT_EQ(verdict(6 * kMs, 2 * kMs), Verdict::kGo) << "a marker may be seen so late";
+  EXPECT_EQ(verdict(6 * kMs, 2 * kMs + 1), Verdict::kWaitCompletion) << "and no later: nothing is known to be done";
+  EXPECT_EQ(verdict(kMs, 5 * kMs), Verdict::kGo) << "4 ms late, expected to last for as long again";
+  EXPECT_EQ(verdict(kMs, 5 * kMs + 1), Verdict::kWaitCompletion);
+  EXPECT_EQ(verdict(kMs, 41 * kMs), Verdict::kWaitCompletion);
+  EXPECT_EQ(verdict(kMs, 41 * kMs + 1), Verdict::kGo) << "it may wait for this very launch; 20 ms for each process";
+}
+
+TEST(Gate, BehindWorkThatIsLateOneLaunchGoesAtATime) {
+  World w;
+  w.gate.costs().learn(kKey, kMs / 50);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+  other_has_in_flight(w, kMs, w.now - 60 * kMs);
+  ASSERT_EQ(w.enter().verdict, Verdict::kGo);
+  EXPECT_EQ(w.slot().inflight_ns.raw, kMs / 50) << "no credit beyond this launch";
+  EXPECT_EQ(w.lane.credit_ns, 0U);
+  EXPECT_EQ(w.slot().anchor_ns.raw, w.now) << "the next one waits for as long again";
+  w.now += 10 * kMs;
+  w.beat();
+  EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
+}
+
+TEST(Gate, AnOperationLongerThanTheMarkersIsNotLateBeforeItsTime) {
+  World w;
+  w.gate.costs().learn(kKey, 20 * kMs);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+  ASSERT_EQ(w.enter().verdict, Verdict::kGo);
+  w.now += 15 * kMs;
+  w.beat();
+  EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion) << "5 ms are left of it";
+  w.now += kMs;
+  EXPECT_EQ(w.enter().verdict, Verdict::kGo) << "4 ms are";
+}
+
+TEST(Gate, WhatAnotherProcessMeasuredIsExpectedOfUnknownWork) {
+  const auto cold = [](std::uint32_t longest_us) {
+    World w;
+    w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+    other_has_in_flight(w, 0, w.now);
+    w.account->slots[1].max_op_us.raw = longest_us;
+    static_cast<void>(w.enter());
+    return w.gate.costs().estimate_ns(kKey + 1);
+  };
+  EXPECT_EQ(cold(0), CostTable::kColdNs);
+  EXPECT_EQ(cold(1'999), CostTable::kColdNs);
+  EXPECT_EQ(cold(5'000), 5 * kMs);
+  EXPECT_EQ(cold(~0U), CostTable::kColdestNs);
+}
+
+TEST(Gate, NoMoreSlotsAreReadThanAPageHas) {
+  World w;
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+  w.grant->high_slot.raw = ~0U;
+  w.account->slots[abi::kAccountSlots - 1].inflight_ns.raw = 5 * kMs;
+  w.account->slots[abi::kAccountSlots - 1].anchor_ns.raw = w.now;
+  EXPECT_EQ(w.enter().verdict, Verdict::kWaitCompletion);
+}
+
+// Alone on the card a process does not wait for what another one of its slice has in flight: both have their part.
+TEST(Gate, AloneEachProcessHasItsPartOfTheCredit) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kSolo, ~0ULL, 4'000);
+  other_has_in_flight(w, 400 * kMs, w.now);
+  int passed = 0;
+  while (w.enter(kKey, kStream + static_cast<std::uint64_t>(passed)).verdict == Verdict::kGo && passed < 100) {
+    ++passed;
+    w.gate.give_credit_back(w.lane, w.now);
+  }
+  EXPECT_EQ(passed, 3) << "2 ms in front of the third: half of 4 ms";
+}
+
+// Processes find an empty card at the same moment, and what fits is one of them.
+TEST(Gate, OfManyThatAskAtTheSameMomentOneGoes) {
+  constexpr std::uint32_t kProcesses = 4;
+  auto grant = std::make_unique<abi::GrantPage>();
+  auto account = std::make_unique<abi::AccountPage>();
+  std::vector<std::unique_ptr<Gate>> gates;
+  const std::uint64_t now = 1'000 * kMs;
+  grant->heartbeat_ns.raw = now;
+  grant->high_slot.raw = kProcesses;
+  for (std::uint32_t i = 0; i < kProcesses; ++i) {
+    gates.push_back(std::make_unique<Gate>());
+    gates.back()->attach(grant.get(), account.get(), &account->slots[i]);
+    gates.back()->costs().learn(kKey, 20 * kMs);
+  }
+  grant->end_ns.raw = now + 1'000 * kMs;
+  grant->credit_us.raw = 4'000;
+  for (std::uint32_t round = 1; round <= 50; ++round) {
+    grant->lease.raw = static_cast<std::uint32_t>(abi::LeaseMode::kLease) | round << 2;
+    for (auto& slot : account->slots) slot.inflight_ns.raw = 0;
+    std::atomic<std::uint32_t> ready{0}, went{0};
+    std::vector<std::thread> threads;
+    for (std::uint32_t i = 0; i < kProcesses; ++i) {
+      threads.emplace_back([&, i] {
+        Lane lane;
+        for (++ready; ready < kProcesses;) std::this_thread::yield();
+        for (int again = 0; again < 1'000 && went == 0; ++again) {
+          if (gates[i]->enter(lane, kKey, kStream, [&] { return now; }).verdict == Verdict::kGo) ++went;
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    ASSERT_EQ(went, 1U) << "round " << round;
+  }
+}
+
+TEST(Gate, AnEndWithoutABeginCountsSinceTheCardWasLastSeenToGetOn) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  w.allow(abi::LeaseMode::kLease, w.now + 1000 * kMs, 4'000);
+  Segment segment;
+  ASSERT_TRUE(w.gate.leave(w.lane, w.enter(), &segment));
+  w.now += 5 * kMs;
+  EXPECT_TRUE(w.gate.ended(segment, w.now));
+  EXPECT_EQ(w.slot().busy_ns.raw, 5 * kMs);
+  EXPECT_EQ(w.slot().inflight_ns.raw, 0U);
+  EXPECT_EQ(w.gate.costs().estimate_ns(kKey), kMs) << "nothing is learnt from it";
+}
+
+TEST(Gate, UnknownWorkWithoutAnEndIsExpectedToTakeLong) {
+  World w;
+  w.gate.costs().learn(kKey, kMs);
+  Segment segment;
+  segment.estimate_ns = 3 * kMs;
+  segment.distinct = 1;
+  segment.keys[0] = kKey;
+  EXPECT_EQ(w.gate.longest_expected_ns(segment), 3 * kMs);
+  segment.distinct = 2;
+  segment.keys[1] = kKey + 1;
+  EXPECT_EQ(w.gate.longest_expected_ns(segment), CostTable::kColdestNs);
+  segment.estimate_ns = 30 * kMs;
+  EXPECT_EQ(w.gate.longest_expected_ns(segment), 30 * kMs);
+  w.slot().anchor_ns.raw = w.now - 2 * kMs;
+  w.slot().inflight_ns.raw = 5 * kMs;
+  EXPECT_EQ(w.gate.expected_end_ns(w.now), w.now + 3 * kMs);
+  EXPECT_EQ(w.gate.expected_end_ns(w.now + 10 * kMs), w.now + 10 * kMs);
+}
+
+TEST(CostTable, AnotherKindOfWorkUnderTheSameNameIsBelievedAtOnce) {
+  CostTable table;
+  table.learn(3, 1'000);
+  table.learn(3, 2'001);
+  EXPECT_EQ(table.estimate_ns(3), 1'250U) << "not more than twice as long: a quarter of it";
+  table.learn(3, 2'502);
+  EXPECT_EQ(table.estimate_ns(3), 2'502U);
+  table.learn(3, 2);
+  EXPECT_EQ(table.estimate_ns(3), 1'877U) << "and slowly back";
+}
+
 TEST(CostTable, ColdWorkIsTakenForLongAndTheFirstMeasurementStands) {
   CostTable table;
   EXPECT_EQ(table.estimate_ns(3), CostTable::kColdNs);
@@ -473,13 +678,13 @@ TEST(Gate, ThreadsOnOneMappingLeaveNothingInFlight) {
         Segment segment;
         if (p.verdict != Verdict::kGo || !w.gate.leave(lane, p, &segment)) continue;
         const std::lock_guard lock(queue);
-        w.gate.abandoned(segment, ++clock);
+        w.gate.abandoned(segment, segment.estimate_ns, ++clock);
       }
       Segment rest;
       w.gate.close_stale(lane, clock, &rest);
       if (!w.gate.close_stale(lane, clock, &rest)) return;
       const std::lock_guard lock(queue);
-      w.gate.abandoned(rest, ++clock);
+      w.gate.abandoned(rest, rest.estimate_ns, ++clock);
     });
   }
   for (auto& thread : threads) thread.join();
@@ -563,7 +768,7 @@ class Both {
  private:
   void abandon(std::uint32_t process, const Segment& segment) {
     const std::lock_guard lock(queues[process]);
-    gates[process].abandoned(segment, clock);
+    gates[process].abandoned(segment, segment.estimate_ns, clock);
   }
 
   void allocate(abi::AccountSlot& slot) {

@@ -104,6 +104,7 @@ bool fill() {
   FIND(cuCtxSetCurrent);
   FIND(cuCtxGetDevice);
   FIND(cuDevicePrimaryCtxGetState);
+  FIND(cuStreamGetCtx);
   FIND(cuStreamIsCapturing);
   FIND(cuStreamIsCapturing_ptsz);
   FIND(cuThreadExchangeStreamCaptureMode);

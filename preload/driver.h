@@ -39,6 +39,7 @@ struct DriverCalls {
   CUresult (*cuCtxSetCurrent)(CUcontext);
   CUresult (*cuCtxGetDevice)(CUdevice*);
   CUresult (*cuDevicePrimaryCtxGetState)(CUdevice, unsigned*, int*);
+  CUresult (*cuStreamGetCtx)(CUstream, CUcontext*);
   CUresult (*cuStreamIsCapturing)(CUstream, int*);
   CUresult (*cuStreamIsCapturing_ptsz)(CUstream, int*);
   CUresult (*cuThreadExchangeStreamCaptureMode)(int*);

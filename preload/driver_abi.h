@@ -72,12 +72,26 @@ struct CUmemPoolProps {
 };
 static_assert(sizeof(CUmemPoolProps) == 88);
 
+/// What cuLaunchKernelEx may add to a launch. The value is 64 bytes, of which we read what we know.
+struct CUlaunchAttribute {
+  int id;
+  char pad[4];
+  union {
+    char bytes[64];
+    struct {
+      unsigned x, y, z;
+    } cluster;  // of CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+  } value;
+};
+static_assert(sizeof(CUlaunchAttribute) == 72);
+inline constexpr int CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4;
+
 struct CUlaunchConfig {
   unsigned grid_dim_x, grid_dim_y, grid_dim_z;
   unsigned block_dim_x, block_dim_y, block_dim_z;
   unsigned shared_mem_bytes;
   CUstream stream;
-  void* attrs;
+  CUlaunchAttribute* attrs;
   unsigned num_attrs;
 };
 static_assert(offsetof(CUlaunchConfig, stream) == 32);

@@ -93,7 +93,7 @@ CUresult update(CUgraphExec graph, Call call) {
     return refusal();
   }
   if (now == Duty::kMeter) {
-    forget_duration(reinterpret_cast<std::uint64_t>(graph));
+    forget_duration(graph_key(graph));
   }
   return call();
 }
@@ -127,7 +127,7 @@ CARVE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph) {
     return now == Duty::kNone ? CARVE_DRIVER(cuGraphExecDestroy)(graph) : refusal();
   }
   const auto key = reinterpret_cast<std::uint64_t>(graph);
-  forget_duration(key);
+  forget_duration(graph_key(graph));
   Entry entry{};
   const bool known = memory.objects.take(key, entry);
   const CUresult result = CARVE_DRIVER(cuGraphExecDestroy)(graph);

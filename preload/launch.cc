@@ -17,11 +17,31 @@ struct Where {
 Where legacy(CUstream stream) { return {stream, false}; }
 Where own(CUstream stream) { return {stream == nullptr ? per_thread_stream() : stream, true}; }
 
-template <class Handle>
-std::uint64_t key(Handle what, std::uint64_t blocks) {
-  // Durations go by function and size of the grid, in powers of two; graphs by themselves.
+/// Durations go by function and size of the grid, in powers of two; graphs by themselves.
+std::uint64_t grid_key(CUfunction function, std::uint64_t blocks) {
   const auto bucket = blocks == 0 ? 0U : 64U - static_cast<unsigned>(__builtin_clzll(blocks));
-  return reinterpret_cast<std::uint64_t>(what) * 64 + bucket;
+  return reinterpret_cast<std::uint64_t>(function) * 64 + bucket;
+}
+/// … and by what else of a launch decides how long it takes: threads per block, and the dynamic shared memory and the
+/// cluster, by which fewer blocks run at a time. Odd factors keep what differs apart; the table of durations mixes.
+std::uint64_t launch_key(CUfunction function, std::uint64_t blocks, std::uint64_t threads, std::uint64_t shared) {
+  return grid_key(function, blocks) + threads * 0x9E3779B97F4A7C15ULL + shared * 0xC2B2AE3D27D4EB4FULL;
+}
+std::uint64_t launch_key(CUfunction function, const CUlaunchConfig* config) {
+  if (config == nullptr) {
+    return grid_key(function, 0);  // the driver will refuse it
+  }
+  std::uint64_t key = launch_key(
+      function, std::uint64_t{config->grid_dim_x} * config->grid_dim_y * config->grid_dim_z,
+      std::uint64_t{config->block_dim_x} * config->block_dim_y * config->block_dim_z, config->shared_mem_bytes);
+  for (unsigned i = 0; config->attrs != nullptr && i < config->num_attrs; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+      const auto& cluster = attribute.value.cluster;
+      key += std::uint64_t{cluster.x} * cluster.y * cluster.z * 0x165667B19E3779F9ULL;
+    }
+  }
+  return key;
 }
 std::uint64_t copy_key(std::uint64_t bytes) {
   return bytes == 0 ? 1 : 2U + (64U - static_cast<unsigned>(__builtin_clzll(bytes)));
@@ -30,9 +50,6 @@ std::uint64_t area(int width, int height) {
   return static_cast<std::uint64_t>(width < 0 ? 0 : width) * static_cast<std::uint64_t>(height < 0 ? 0 : height);
 }
 CUstream stream_of(const CUlaunchConfig* config) { return config == nullptr ? nullptr : config->stream; }
-std::uint64_t blocks_of(const CUlaunchConfig* config) {
-  return config == nullptr ? 0 : std::uint64_t{config->grid_dim_x} * config->grid_dim_y * config->grid_dim_z;
-}
 
 template <class Call>
 CUresult metered(std::uint64_t work, Where where, Call call) {
@@ -85,17 +102,19 @@ CARVE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* l
   // are granted together.
   const std::uint64_t blocks =
       std::uint64_t{launches->grid_dim_x} * launches->grid_dim_y * launches->grid_dim_z;
-  return metered(key(launches->function, blocks), legacy(launches->stream),
+  const std::uint64_t threads =
+      std::uint64_t{launches->block_dim_x} * launches->block_dim_y * launches->block_dim_z;
+  return metered(launch_key(launches->function, blocks, threads, launches->shared_mem_bytes), legacy(launches->stream),
                  [=] { return CARVE_DRIVER(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags); });
 }
 
-// What is open on the stream ends before it captures: the helper must not record into a graph.
+// What is open ends before a stream captures: the helper must not record into a graph.
 #define CARVE_CAPTURE(symbol, params, args, after) \
   CARVE_EXPORT CUresult symbol params {            \
     if (duty() == Duty::kUnknown) {                \
       return refusal();                            \
     }                                              \
-    before_stream_ends(s);                         \
+    before_capture();                              \
     const CUresult result = CARVE_DRIVER(symbol) args; \
     if (result == CUDA_SUCCESS) {                  \
       after();                                     \
@@ -146,18 +165,26 @@ CARVE_EXPORT CUresult cuStreamDestroy(CUstream stream) {
   return CARVE_DRIVER(cuStreamDestroy)(stream);
 }
 
-// A capture ends whether or not the graph comes out of it.
+// A capture ends whether or not the graph comes out of it; and one that did not begin does not end another.
 CARVE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   if (duty() == Duty::kUnknown) {
     return refusal();
   }
-  capture_ended();
-  return CARVE_DRIVER(cuStreamEndCapture)(stream, graph);
+  const bool captured = capturing(stream, false);
+  const CUresult result = CARVE_DRIVER(cuStreamEndCapture)(stream, graph);
+  if (captured && !capturing(stream, false)) {
+    capture_ended();
+  }
+  return result;
 }
 CARVE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
   if (duty() == Duty::kUnknown) {
     return refusal();
   }
-  capture_ended();
-  return CARVE_DRIVER(cuStreamEndCapture_ptsz)(stream, graph);
+  const bool captured = capturing(stream, true);
+  const CUresult result = CARVE_DRIVER(cuStreamEndCapture_ptsz)(stream, graph);
+  if (captured && !capturing(stream, true)) {
+    capture_ended();
+  }
+  return result;
 }

@@ -52,13 +52,10 @@ MarkerSource* source_of(CardMeter& card, CUcontext context) {
   return empty;
 }
 
-/// An event of the current context. Under queue_lock.
+/// An event of the current context, which is this one. Under queue_lock.
 CUevent take_event(CardMeter& card, CUcontext context) {
   MarkerSource* source = source_of(card, context);
-  if (source == nullptr) {
-    return nullptr;
-  }
-  if (source->spare_count != 0) {
+  if (source != nullptr && source->spare_count != 0) {
     return source->spare[--source->spare_count];
   }
   CUevent event = nullptr;
@@ -85,12 +82,88 @@ std::uint64_t elapsed_ns(CUevent from, CUevent to) {
              : 0;
 }
 
+/// While any stream captures, a capture of the program may forbid calls on this thread that do it no harm.
+class WhileCapturing {
+ public:
+  WhileCapturing() : active_(__atomic_load_n(&meter.captures, __ATOMIC_ACQUIRE) != 0) {
+    if (active_) {
+      driver.cuThreadExchangeStreamCaptureMode(&mode_);
+    }
+  }
+  WhileCapturing(const WhileCapturing&) = delete;
+  WhileCapturing& operator=(const WhileCapturing&) = delete;
+  ~WhileCapturing() {
+    if (active_) {
+      driver.cuThreadExchangeStreamCaptureMode(&mode_);
+    }
+  }
+  [[nodiscard]] bool active() const { return active_; }
+
+ private:
+  bool active_;
+  int mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+/// An event recorded in the stream, of the stream's own context where that is not `*context`, the current one; null:
+/// none can be recorded. Under queue_lock.
+CUevent record_marker(CardMeter& card, CUcontext* context, CUstream stream) {
+  CUevent event = take_event(card, *context);
+  if (event != nullptr && driver.cuEventRecord(event, stream) == CUDA_SUCCESS) {
+    return event;
+  }
+  return_event(card, *context, event);
+  CUcontext owner = nullptr;
+  if (stream == nullptr || driver.cuStreamGetCtx(stream, &owner) != CUDA_SUCCESS || owner == *context ||
+      driver.cuCtxSetCurrent(owner) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  event = take_event(card, owner);
+  if (event == nullptr || driver.cuEventRecord(event, stream) != CUDA_SUCCESS) {
+    return_event(card, owner, event);
+    event = nullptr;
+  }
+  driver.cuCtxSetCurrent(*context);
+  *context = event != nullptr ? owner : *context;
+  return event;
+}
+
+/// No marker will show when this ends: it is in flight as long as was expected of it, unknown work for the longest time
+/// that is expected of any. Under queue_lock.
+void count_by_clock(CardMeter& card, const lease::Segment& segment, std::uint64_t now) {
+  const std::uint64_t expected = card.gate().longest_expected_ns(segment);
+  const std::uint64_t from = card.unmarked_until_ns > now ? card.unmarked_until_ns : now;
+  const std::uint64_t all = card.gate().expected_end_ns(now);
+  card.unmarked_until_ns = from + expected > all ? from + expected : all;
+  card.unmarked_expected_ns += expected;
+  __atomic_store_n(&card.unmarked_ns, card.unmarked_ns + segment.estimate_ns, __ATOMIC_RELEASE);
+}
+
+/// Ends what is counted by the clock, when its time has come. Under queue_lock.
+bool end_by_clock(CardMeter& card, std::uint64_t now) {
+  if (card.unmarked_ns == 0 || now < card.unmarked_until_ns) {
+    return false;
+  }
+  lease::Segment all;
+  all.estimate_ns = card.unmarked_ns;
+  const std::uint64_t expected = card.unmarked_expected_ns;
+  card.unmarked_expected_ns = 0;
+  __atomic_store_n(&card.unmarked_ns, 0, __ATOMIC_RELEASE);
+  return card.gate().abandoned(all, expected, now);
+}
+
 /// Tells the gate when the segment ran, in a time that is common to all segments of the context. The first
 /// segment's begin is where that time starts.
 bool report(CardMeter& card, const Pending& done, std::uint64_t now) {
   MarkerSource* source = source_of(card, done.context);
   if (source == nullptr || done.begin == nullptr) {
-    return card.gate().abandoned(done.segment, now);
+    // Of its begin nothing is known but that the card had it after what ended before; or there are more contexts than
+    // we keep a common time for.
+    const std::uint64_t took = done.begin != nullptr ? elapsed_ns(done.begin, done.end) : 0;
+    const bool ring = done.begin != nullptr ? card.gate().completed(done.segment, now - took, now, now)
+                                            : card.gate().ended(done.segment, now);
+    return_event(card, done.context, done.begin);
+    return_event(card, done.context, done.end);
+    return ring;
   }
   if (source->reference == nullptr) {
     source->reference = done.begin;
@@ -113,6 +186,11 @@ bool report(CardMeter& card, const Pending& done, std::uint64_t now) {
   return ring;
 }
 
+/// The calling thread's per-thread default stream: another thread means its own one by it.
+bool is_per_thread(const lease::Segment& segment) {
+  return segment.stream == reinterpret_cast<std::uint64_t>(per_thread_stream());
+}
+
 /// What a thread left open and adds nothing to is closed for it. True while something is open.
 bool close_stale_lanes(CardMeter& card) {
   const Card& pages = process.cards[card_index(card)];
@@ -123,7 +201,8 @@ bool close_stale_lanes(CardMeter& card) {
       continue;
     }
     lease::Segment closed;
-    if (card.gate().close_stale(slot.lane, page_clock_ns(pages), &closed)) {
+    const std::uint64_t now = page_clock_ns(pages);
+    if (card.gate().close_stale(slot.lane, now, &closed)) {
       driver.cuCtxSetCurrent(slot.context);
       record_end(card, slot, closed);
     }
@@ -146,7 +225,7 @@ void* help(void*) {
     for (std::uint32_t i = 0; i < process.card_count; ++i) {
       CardMeter& card = meter.cards[i];
       bool here = close_stale_lanes(card);
-      here = poll_markers(card) || here;
+      here = poll_markers(card, true) || here;
       const std::uint64_t most = here ? look_away_ns(process.cards[i]) : away;
       away = most < away ? most : away;
       work = work || here;
@@ -193,71 +272,111 @@ void ring_arbiter(const Card& card) {
 }
 
 void record_begin(CardMeter& card, LaneSlot& slot, CUstream stream) {
-  slot.begin = nullptr;
   slot.context = nullptr;
   driver.cuCtxGetCurrent(&slot.context);
-  CUevent event = nullptr;
-  {
-    const Hold hold(card.queue_lock);
-    event = take_event(card, slot.context);
-  }
-  if (event != nullptr && driver.cuEventRecord(event, stream) == CUDA_SUCCESS) {
-    slot.begin = event;
-  }
+  const WhileCapturing relaxed;
+  const Hold hold(card.queue_lock);
+  slot.begin = record_marker(card, &slot.context, stream);
 }
 
 void record_end(CardMeter& card, LaneSlot& slot, const lease::Segment& segment) {
-  const Pending pending_segment{segment, slot.begin, nullptr, slot.context};
+  Pending closed{segment, slot.begin, nullptr, slot.context};
   slot.begin = nullptr;
   const auto stream = reinterpret_cast<CUstream>(segment.stream);
+  const bool elsewhere = is_per_thread(segment) && slot.thread != thread_pointer();
+  const WhileCapturing relaxed;
+  // A stream that joined a capture would make the marker part of the graph.
+  const bool captures = relaxed.active() && !elsewhere && capturing(stream, is_per_thread(segment));
   const std::uint64_t now = page_clock_ns(process.cards[card_index(card)]);
   const Hold hold(card.queue_lock);
-  Pending& place = card.pending[card.pending_count];
-  // While a stream captures, this one may have joined it: then a marker would become part of the graph.
-  if (card.pending_count == kMaxPending || __atomic_load_n(&meter.captures, __ATOMIC_ACQUIRE) != 0) {
-    card.gate().abandoned(segment, now);
-    return_event(card, pending_segment.context, pending_segment.begin);
+  const bool room = card.pending_count < kMaxPending && !elsewhere;
+  if (room && !captures) {
+    CUcontext context = closed.context;
+    closed.end = record_marker(card, &context, stream);
+  }
+  if (room && (closed.end != nullptr || (captures && !is_per_thread(segment)))) {
+    card.pending[card.pending_count] = closed;
+    __atomic_store_n(&card.pending_count, card.pending_count + 1, __ATOMIC_RELEASE);
     return;
   }
-  place = pending_segment;
-  place.end = take_event(card, slot.context);
-  if (place.end == nullptr || driver.cuEventRecord(place.end, stream) != CUDA_SUCCESS) {
-    card.gate().abandoned(segment, now);
-    return_event(card, place.context, place.begin);
-    return_event(card, place.context, place.end);
-    return;
-  }
-  __atomic_store_n(&card.pending_count, card.pending_count + 1, __ATOMIC_RELEASE);
+  return_event(card, closed.context, closed.begin);
+  count_by_clock(card, segment, now);
 }
 
-bool poll_markers(CardMeter& card) {
-  if (__atomic_load_n(&card.pending_count, __ATOMIC_ACQUIRE) == 0) {
+/// The end marker that had to wait for a capture. False: it has to wait on. Under queue_lock.
+bool record_late(CardMeter& card, Pending& pending, std::uint64_t now) {
+  const auto stream = reinterpret_cast<CUstream>(pending.segment.stream);
+  if (driver.cuCtxSetCurrent(pending.context) == CUDA_SUCCESS && capturing(stream, false)) {
+    return false;
+  }
+  CUcontext context = pending.context;
+  pending.end = record_marker(card, &context, stream);
+  if (pending.end == nullptr) {
+    return_event(card, pending.context, pending.begin);
+    count_by_clock(card, pending.segment, now);
+  }
+  return true;
+}
+
+bool poll_markers(CardMeter& card, bool helper) {
+  if (__atomic_load_n(&card.pending_count, __ATOMIC_ACQUIRE) == 0 &&
+      __atomic_load_n(&card.unmarked_ns, __ATOMIC_ACQUIRE) == 0) {
     return false;
   }
   if (!card.queue_lock.try_acquire()) {
     return true;
   }
+  const WhileCapturing relaxed;
   const Card& pages = process.cards[card_index(card)];
   bool ring = false;
   std::uint32_t left = 0;
   const std::uint32_t count = card.pending_count;
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (driver.cuEventQuery(card.pending[i].end) == CUDA_ERROR_NOT_READY) {
-      card.pending[left++] = card.pending[i];
+    Pending& pending = card.pending[i];
+    const std::uint64_t now = page_clock_ns(pages);
+    if (pending.end == nullptr) {
+      if (!helper || !record_late(card, pending, now) || pending.end != nullptr) {
+        card.pending[left++] = pending;
+      }
+    } else if (driver.cuEventQuery(pending.end) == CUDA_ERROR_NOT_READY) {
+      card.pending[left++] = pending;
     } else {
-      ring = report(card, card.pending[i], page_clock_ns(pages)) || ring;
+      ring = report(card, pending, now) || ring;
     }
   }
   __atomic_store_n(&card.pending_count, left, __ATOMIC_RELEASE);
+  const bool counted = card.unmarked_ns != 0;
+  ring = end_by_clock(card, page_clock_ns(pages)) || ring;
+  const bool more = left != 0 || card.unmarked_ns != 0;
+  const bool ended = left != count || (counted && card.unmarked_ns == 0);
   card.queue_lock.release();
-  if (left != count) {
+  if (ended) {
     __atomic_fetch_add(&card.completions, 1U, __ATOMIC_ACQ_REL);
     futex_wake(&card.completions, false);
   }
   if (ring) {
     ring_arbiter(pages);
   }
-  return left != 0;
+  return more;
+}
+
+void give_up_markers(CardMeter& card, CUstream stream) {
+  if (__atomic_load_n(&card.pending_count, __ATOMIC_ACQUIRE) == 0) {
+    return;
+  }
+  const std::uint64_t now = page_clock_ns(process.cards[card_index(card)]);
+  const Hold hold(card.queue_lock);
+  std::uint32_t left = 0;
+  for (std::uint32_t i = 0; i < card.pending_count; ++i) {
+    const Pending& pending = card.pending[i];
+    if (pending.end != nullptr || pending.segment.stream != reinterpret_cast<std::uint64_t>(stream)) {
+      card.pending[left++] = pending;
+      continue;
+    }
+    return_event(card, pending.context, pending.begin);
+    count_by_clock(card, pending.segment, now);
+  }
+  __atomic_store_n(&card.pending_count, left, __ATOMIC_RELEASE);
 }
 
 void forget_work(CUcontext context) {
@@ -270,7 +389,7 @@ void forget_work(CUcontext context) {
         lease::Segment closed;
         if (close_now(card, slot, &closed)) {
           const Hold queue(card.queue_lock);
-          card.gate().abandoned(closed, now);
+          count_by_clock(card, closed, now);
         }
         slot.begin = nullptr;
       }
@@ -279,7 +398,7 @@ void forget_work(CUcontext context) {
     std::uint32_t left = 0;
     for (std::uint32_t p = 0; p < card.pending_count; ++p) {
       if (card.pending[p].context == context) {
-        card.gate().abandoned(card.pending[p].segment, now);
+        count_by_clock(card, card.pending[p].segment, now);
       } else {
         card.pending[left++] = card.pending[p];
       }

@@ -192,6 +192,31 @@ void after_wait() {
   }
 }
 
+void before_capture() {
+  if (process.duty != Duty::kMeter) {
+    return;
+  }
+  CUcontext context = nullptr;
+  driver.cuCtxGetCurrent(&context);
+  for (std::uint32_t i = 0; i < process.card_count; ++i) {
+    CardMeter& card = meter.cards[i];
+    for (LaneSlot& slot : card.lanes) {
+      if (!slot.lane.segment.open) {
+        continue;
+      }
+      const Hold hold(slot.lock);
+      // Elsewhere the helper closes it: in its context, and not in the name of another thread's own stream.
+      const bool elsewhere = slot.context != context || (slot.thread != thread_pointer() &&
+                                                         slot.lane.segment.stream ==
+                                                             reinterpret_cast<std::uint64_t>(per_thread_stream()));
+      lease::Segment closed;
+      if (!elsewhere && close_now(card, slot, &closed)) {
+        record_end(card, slot, closed);
+      }
+    }
+  }
+}
+
 void before_stream_ends(CUstream stream) {
   for (std::uint32_t i = 0; i < process.card_count; ++i) {
     CardMeter& card = meter.cards[i];
@@ -206,6 +231,7 @@ void before_stream_ends(CUstream stream) {
         record_end(card, slot, closed);
       }
     }
+    give_up_markers(card, stream);
   }
 }
 

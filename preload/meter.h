@@ -28,8 +28,8 @@ struct alignas(64) LaneSlot {
 /// A closed segment on its way through the card.
 struct Pending {
   lease::Segment segment;
-  CUevent begin;
-  CUevent end;
+  CUevent begin;  // null: could not be recorded
+  CUevent end;    // null: its stream captures; to be recorded when it does so no more
   CUcontext context;
 };
 
@@ -48,6 +48,9 @@ struct CardMeter {
   Lock queue_lock;              // for all below, and for Gate::completed
   std::uint32_t pending_count;
   std::uint32_t completions;    // futex word: bumped when a marker has passed
+  std::uint64_t unmarked_ns;    // estimated for work whose end no marker will show: in flight until …
+  std::uint64_t unmarked_until_ns;
+  std::uint64_t unmarked_expected_ns;  // what it counts as then
   MarkerSource sources[kMaxContexts];
   Pending pending[kMaxPending];
 
@@ -130,6 +133,8 @@ inline void end_work(Ticket& ticket, CUresult result) {
   end_work_slowly(ticket, result);
 }
 
+/// What the duration of a graph's launch is remembered under.
+inline std::uint64_t graph_key(CUgraphExec graph) { return reinterpret_cast<std::uint64_t>(graph) * 64; }
 /// The function or graph behind this key is another one now.
 void forget_duration(std::uint64_t key);
 
@@ -138,12 +143,15 @@ bool capturing(CUstream stream, bool per_thread);
 void capture_began();
 void capture_ended();
 
+/// Before a capture begins: what is open on any stream ends, as a stream that joins the capture takes no marker.
+void before_capture();
+
 /// The calling thread is about to wait for the card: closes its segment, so that the end of its work is seen when
 /// it happens; after the wait looks at the markers. Nothing when alone on the card.
 void before_wait();
 void after_wait();
 
-/// The stream is about to go: its open segments end here.
+/// The stream is about to go: its open segments end here, and what waits for its capture to end waits no more.
 void before_stream_ends(CUstream stream);
 /// The context is about to go, with all its streams and events.
 void forget_work(CUcontext context);
@@ -153,10 +161,14 @@ void forget_work(CUcontext context);
 bool close_now(CardMeter& card, LaneSlot& slot, lease::Segment* out);
 std::uint64_t page_clock_ns(const Card& card);
 void record_begin(CardMeter& card, LaneSlot& slot, CUstream stream);
-/// Records the end marker and queues the segment; without a marker it counts as over.
+/// Records the end marker and queues the segment. While its stream captures the marker has to wait, and the segment is
+/// in flight. Where no marker will ever show its end it is in flight for as long as was expected of it, or for what is
+/// expected of unknown work at the most.
 void record_end(CardMeter& card, LaneSlot& slot, const lease::Segment& segment);
-/// Takes from the queue what has passed. True while something is left.
-bool poll_markers(CardMeter& card);
+/// Takes from the queue what has passed. True while something is left. `helper`: contexts may be changed.
+bool poll_markers(CardMeter& card, bool helper = false);
+/// Segments of this stream whose end marker waits for a capture to end get none. Under no lock.
+void give_up_markers(CardMeter& card, CUstream stream);
 void start_helper();
 void kick_helper();
 void ring_arbiter(const Card& card);

@@ -25,6 +25,55 @@ std::string test_name(const testing::TestParamInfo<Scenario>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Matrix, EveryScenario, testing::ValuesIn(scenarios()), test_name);
 
+class ManyProcesses : public testing::TestWithParam<Scenario> {};
+
+TEST_P(ManyProcesses, AreOneSliceToTheirNeighbourAndToTheirCap) {
+  const Judgement got = judge(GetParam(), kSeconds, 1);
+  EXPECT_LE(got.off_1s, GetParam().most_off_1s);
+  EXPECT_LE(got.off_10s, GetParam().most_off_10s);
+  EXPECT_LE(got.most_2s, GetParam().most_capped_2s);
+  EXPECT_GE(got.least_process, GetParam().least_process);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, ManyProcesses, testing::ValuesIn(process_scenarios()), test_name);
+
+class Unruly : public testing::TestWithParam<Scenario> {};
+
+TEST_P(Unruly, CostThemselvesAndNotTheirNeighbour) {
+  constexpr unsigned kTimeToRepay = 30;
+  const Judgement got = judge(GetParam(), kTimeToRepay, 1);
+  EXPECT_LE(got.off_1s, GetParam().most_off_1s);
+  EXPECT_LE(got.off_10s, GetParam().most_off_10s);
+  EXPECT_LE(got.short_by, GetParam().most_short);
+}
+
+INSTANTIATE_TEST_SUITE_P(Matrix, Unruly, testing::ValuesIn(unruly_scenarios()), test_name);
+
+// A loop that waits for short kernels leaves the card idle in its turns. Filled with the neighbour's work its pauses
+// would cost it most of what it was promised, and switches between processes would take what they gain: its turns
+// stay its own.
+TEST(Shares, AWaitingLoopHasItsTurnsForItself) {
+  for (const std::uint64_t kernel_ns : {11'000U, 50'000U}) {
+    const Waiting alone = waiting_loop(kernel_ns, false, true, 12, 1);
+    const Waiting leased = waiting_loop(kernel_ns, true, true, 12, 1);
+    const Waiting filled = waiting_loop(kernel_ns, true, false, 12, 1);
+    EXPECT_GE(leased.delivered, 0.9 * 0.30 * alone.delivered) << kernel_ns << ": its loop, for its part of the time";
+    EXPECT_GE(leased.neighbour, 65) << kernel_ns;
+    EXPECT_LT(filled.delivered, leased.delivered / 3) << kernel_ns;
+    EXPECT_GT(filled.idle, 10) << kernel_ns << ": no less than 5 % can be had by filling";
+  }
+}
+
+// The card itself divides its time between processes: of 17 the neighbour is one. The bench sees that.
+TEST(Shares, WithoutControlSixteenProcessesTakeTheCard) {
+  for (const Scenario& scenario : process_scenarios()) {
+    if (scenario.name != "16 x 20ms") continue;
+    EXPECT_LT(judge(scenario, kSeconds, 1, false).mean[1], 10);
+    return;
+  }
+  FAIL() << "no such scenario";
+}
+
 TEST(Shares, TenEqualTenantsAreServedEqually) {
   for (const Scenario& scenario : scenarios()) {
     if (!scenario.name.starts_with("ten of 10")) continue;

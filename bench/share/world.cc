@@ -8,6 +8,13 @@ namespace {
 constexpr std::uint64_t kFar = ~std::uint64_t{0};
 }
 
+struct World::Slice {
+  Tenant tenant;
+  std::unique_ptr<abi::GrantPage> grant = std::make_unique<abi::GrantPage>();
+  std::unique_ptr<abi::AccountPage> account = std::make_unique<abi::AccountPage>();
+};
+
+// One process.
 struct World::Client {
   struct Operation {
     std::uint64_t left_ns;
@@ -21,12 +28,14 @@ struct World::Client {
   };
   enum class State { kLaunching, kWaitingGrant, kWaitingCompletion, kWaitingSync, kQueueFull };
 
-  Tenant tenant;
-  std::size_t index = 0;
-  std::unique_ptr<abi::GrantPage> grant = std::make_unique<abi::GrantPage>();
-  std::unique_ptr<abi::AccountPage> account = std::make_unique<abi::AccountPage>();
+  Slice* slice = nullptr;
+  std::size_t index = 0;         // of the slice
+  std::uint32_t process = 0;     // within the slice: the number of its slot
+  std::uint64_t delivered_ns = 0;
+  bool started = false;
   lease::Gate gate;
   lease::Lane lane;
+  lease::Lane hung;              // of the thread whose host function does not return
   State state = State::kLaunching;
   std::uint64_t at_ns = 0;       // when the thread runs next
   std::uint64_t poll_at_ns = kFar;
@@ -38,7 +47,7 @@ struct World::Client {
   std::uint64_t segment_first = 0;
   std::deque<Closed> closed;
 
-  abi::AccountSlot& slot() { return account->slots[0]; }
+  [[nodiscard]] const Workload& work() const { return slice->tenant.work; }
   [[nodiscard]] const Operation& finished(std::uint64_t number) const { return done[number]; }
 };
 
@@ -57,19 +66,34 @@ std::vector<double> Delivered::windows(std::size_t tenant, std::uint64_t window_
 World::World(const std::vector<Tenant>& tenants, const Machine& machine, std::uint64_t seed, bool controlled)
     : machine_(machine), controlled_(controlled), random_(seed) {
   for (const Tenant& tenant : tenants) {
-    auto client = std::make_unique<Client>();
-    client->tenant = tenant;
-    client->index = clients_.size();
-    client->at_ns = tenant.work.start_ns;
-    client->grant->rate_ppm.raw = tenant.terms.compute * 10'000;
-    client->gate.attach(client->grant.get(), client->account.get(), &client->slot());
+    auto slice = std::make_unique<Slice>();
+    slice->tenant = tenant;
+    slice->grant->rate_ppm.raw = tenant.terms.compute * 10'000;
+    slice->grant->high_slot.raw = tenant.work.shares_credit ? tenant.work.processes : 0;
+    for (std::uint32_t process = 0; process < tenant.work.processes; ++process) {
+      auto client = std::make_unique<Client>();
+      client->slice = slice.get();
+      client->index = slices_.size();
+      client->process = process;
+      client->at_ns = tenant.work.start_ns;
+      client->gate.attach(slice->grant.get(), slice->account.get(), &slice->account->slots[process]);
+      clients_.push_back(std::move(client));
+    }
     arbiter_.add(tenant.terms);
-    clients_.push_back(std::move(client));
+    slices_.push_back(std::move(slice));
   }
   delivered_.buckets.resize(tenants.size());
 }
 
 World::~World() = default;
+
+std::vector<std::uint64_t> World::by_process(std::size_t tenant) const {
+  std::vector<std::uint64_t> all;
+  for (const auto& client : clients_) {
+    if (client->index == tenant) all.push_back(client->delivered_ns);
+  }
+  return all;
+}
 
 void World::run(std::uint64_t end_ns) {
   while (now_ < end_ns) {
@@ -130,6 +154,7 @@ void World::play_card(std::uint64_t until) {
     if (operation.began_ns == kFar) operation.began_ns = at;
     const std::uint64_t part = std::min({operation.left_ns, slice_left_, until - at});
     credit_delivery(client.index, at, at + part);
+    client.delivered_ns += part;
     operation.left_ns -= part;
     slice_left_ -= part;
     at += part;
@@ -155,15 +180,30 @@ void World::credit_delivery(std::size_t tenant, std::uint64_t from, std::uint64_
   }
 }
 
+// A second thread of the process launches a host function that does not return: it is in flight, and keeps no engine.
+void World::start(Client& client) {
+  client.started = true;
+  if (!client.work().hangs || !controlled_) return;
+  client.slice->grant->heartbeat_ns.raw = now_;
+  const lease::Passage passage = client.gate.enter(client.hung, 43, 8, [this] { return now_; });
+  lease::Segment segment;
+  if (passage.verdict != lease::Verdict::kGo) {
+    client.started = false;  // again with the next launch
+  } else if (!client.gate.leave(client.hung, passage, &segment)) {
+    for (int look = 0; look < 2; ++look) static_cast<void>(client.gate.close_stale(client.hung, now_, &segment));
+  }
+}
+
 void World::attempt(Client& client) {
   client.at_ns = kFar;
+  if (!client.started) start(client);
   if (client.queue.size() >= machine_.queue_depth) {
     client.state = Client::State::kQueueFull;
     return;
   }
   lease::Passage passage;
   if (controlled_) {
-    client.grant->heartbeat_ns.raw = now_;
+    client.slice->grant->heartbeat_ns.raw = now_;
     passage = client.gate.enter(client.lane, 42, 7, [this] { return now_; });
     if (passage.verdict == lease::Verdict::kWaitGrant) {
       if (!client.waits_counted && client.gate.starts_waiting()) ring();
@@ -183,25 +223,40 @@ void World::attempt(Client& client) {
   launch(client, passage);
 }
 
-void World::launch(Client& client, const lease::Passage& passage) {
-  std::lognormal_distribution<double> shape(0, client.tenant.work.spread);
-  const double mean = std::exp(client.tenant.work.spread * client.tenant.work.spread / 2);
+std::uint64_t World::duration(const Workload& work) {
+  const bool later = work.change_every_ns != 0 && now_ / work.change_every_ns % 2 == 1;
+  const auto kernel = static_cast<double>(later ? work.later_kernel_ns : work.kernel_ns);
+  std::lognormal_distribution<double> shape(0, work.spread);
+  const double mean = std::exp(work.spread * work.spread / 2);
   double total = 0;
-  for (std::uint32_t i = 0; i < client.tenant.work.graph_of; ++i) {
-    total += static_cast<double>(client.tenant.work.kernel_ns) * shape(random_) / mean;
-  }
+  for (std::uint32_t i = 0; i < work.graph_of; ++i) total += kernel * shape(random_) / mean;
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(total));
+}
+
+void World::launch(Client& client, const lease::Passage& passage) {
+  const Workload& work = client.work();
   if (controlled_ && passage.begin_marker) client.segment_first = client.submitted;
-  client.queue.push_back({std::max<std::uint64_t>(1, static_cast<std::uint64_t>(total))});
+  client.queue.push_back({duration(work)});
   ++client.submitted;
   if (controlled_) {
     lease::Segment segment;
-    if (client.gate.leave(client.lane, passage, &segment)) {
-      client.closed.push_back({segment, client.segment_first, client.submitted - 1});
+    bool closed = client.gate.leave(client.lane, passage, &segment);
+    const bool alone = (client.slice->grant->lease.raw & 3U) == static_cast<std::uint32_t>(abi::LeaseMode::kSolo);
+    if (!closed && work.sync && !alone) {  // as the library does before it waits
+      client.lane.seen_operations = client.lane.segment.operations;
+      closed = client.gate.close_stale(client.lane, now_, &segment);
     }
+    if (closed) close(client, segment);
     if (client.poll_at_ns == kFar) client.poll_at_ns = now_ + machine_.poll_ns;
   }
-  client.state = client.tenant.work.sync ? Client::State::kWaitingSync : Client::State::kLaunching;
-  if (!client.tenant.work.sync) client.at_ns = now_ + machine_.launch_cpu_ns;
+  client.state = work.sync ? Client::State::kWaitingSync : Client::State::kLaunching;
+  if (!work.sync) client.at_ns = now_ + machine_.launch_cpu_ns;
+}
+
+// The end marker of a segment. Where none can be recorded the work is in flight for as long as that lasts.
+void World::close(Client& client, const lease::Segment& segment) {
+  if (!client.work().measured) return;
+  client.closed.push_back({segment, client.segment_first, client.submitted - 1});
 }
 
 // The library's helper thread: takes in what has passed, closes what was left open.
@@ -216,9 +271,7 @@ void World::poll(Client& client) {
     progressed = true;
   }
   lease::Segment segment;
-  if (client.gate.close_stale(client.lane, now_, &segment)) {
-    client.closed.push_back({segment, client.segment_first, client.submitted - 1});
-  }
+  if (client.gate.close_stale(client.lane, now_, &segment)) close(client, segment);
   if (tell) ring();
   if (progressed && client.state == Client::State::kWaitingCompletion) client.at_ns = now_;
   const bool idle = client.closed.empty() && !client.lane.segment.open;
@@ -228,26 +281,32 @@ void World::poll(Client& client) {
 void World::ring() { arbiter_at_ = std::min(arbiter_at_, now_ + machine_.wake_ns); }
 
 void World::step_arbiter() {
-  std::vector<lease::Observation> seen(clients_.size());
-  for (std::size_t i = 0; i < clients_.size(); ++i) {
-    seen[i] = lease::observe(*clients_[i]->account, 1, last_step_, now_);
+  std::vector<lease::Observation> seen(slices_.size());
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    seen[i] = lease::observe(*slices_[i]->account, slices_[i]->tenant.work.processes, last_step_, now_);
   }
   arbiter_.step(now_, seen.data());
   last_step_ = now_;
-  for (const auto& client : clients_) {
-    const lease::Grant& grant = arbiter_.grant(static_cast<int>(client->index));
+  std::vector<bool> changed(slices_.size());
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const lease::Grant& grant = arbiter_.grant(static_cast<int>(i));
     const std::uint32_t word = static_cast<std::uint32_t>(grant.mode) | grant.epoch << 2;
-    client->grant->heartbeat_ns.raw = now_;
-    if (client->grant->lease.raw == word) continue;
-    client->grant->end_ns.raw = grant.end_ns;
-    client->grant->credit_us.raw = grant.credit_us;
-    client->grant->rate_ppm.raw = grant.rate_ppm;
-    client->grant->lease.raw = word;
-    if (client->state == Client::State::kWaitingGrant) {
-      client->at_ns = std::min(client->at_ns, now_ + machine_.wake_ns);
-    }
+    abi::GrantPage& page = *slices_[i]->grant;
+    page.heartbeat_ns.raw = now_;
+    if (page.lease.raw == word) continue;
+    page.end_ns.raw = grant.end_ns;
+    page.credit_us.raw = grant.credit_us;
+    page.rate_ppm.raw = grant.rate_ppm;
+    page.lease.raw = word;
+    changed[i] = true;
   }
-  arbiter_at_ = arbiter_.next_step_ns();
+  for (const auto& client : clients_) {
+    if (!changed[client->index] || client->state != Client::State::kWaitingGrant) continue;
+    // Processes wake up one after the other, in no order that anybody may rely on.
+    const std::uint64_t turn = client->slice->tenant.work.processes > 1 ? random_() % machine_.wake_ns : 0;
+    client->at_ns = std::min(client->at_ns, now_ + machine_.wake_ns + turn);
+  }
+  arbiter_at_ = std::min(arbiter_.next_step_ns(), now_ + abi::kHeartbeatPeriodNs);
 }
 
 }  // namespace carve::share

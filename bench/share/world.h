@@ -14,16 +14,24 @@
 
 // The exact bench of compute shares: clients, arbiter and one card in virtual time, by discrete events. Clients
 // go through lease::Gate, the arbiter is lease::Arbiter, both the files that run in production; the card is a
-// model: round-robin time slices between contexts, a switch cost, first in first out within a context.
+// model: round-robin time slices between processes, a switch cost, first in first out within a process. What a
+// process has queued runs on, whatever is ruled afterwards. The simulated driver plays the same in real time
+// (sim/daemon/timeline.cc).
 namespace carve::share {
 
-/// What one tenant does.
+/// What one tenant does. Each of its processes does it.
 struct Workload {
   std::uint64_t kernel_ns = 500'000;
   bool sync = false;           // waits for each kernel before the next launch
   std::uint32_t graph_of = 1;  // kernels per launch
   std::uint64_t start_ns = 0;
   double spread = 0.25;        // log-normal spread of durations
+  std::uint32_t processes = 1;
+  std::uint64_t later_kernel_ns = 0;  // under the same key, in every second period of `change_every_ns`
+  std::uint64_t change_every_ns = 0;
+  bool hangs = false;          // a host function that does not return is in flight from the start
+  bool shares_credit = true;   // false: a library that knows only its own process
+  bool measured = true;        // false: no end marker can be recorded
 };
 
 struct Tenant {
@@ -63,13 +71,20 @@ class World {
   /// Plays until `end_ns` of virtual time.
   void run(std::uint64_t end_ns);
   [[nodiscard]] const Delivered& delivered() const { return delivered_; }
+  /// Time the card gave to each process of the tenant, ns.
+  [[nodiscard]] std::vector<std::uint64_t> by_process(std::size_t tenant) const;
+  [[nodiscard]] const lease::Arbiter& arbiter() const { return arbiter_; }
 
  private:
+  struct Slice;
   struct Client;
   void play_card(std::uint64_t until);
   std::uint64_t card_next() const;
+  void start(Client& client);
   void attempt(Client& client);
+  std::uint64_t duration(const Workload& work);
   void launch(Client& client, const lease::Passage& passage);
+  void close(Client& client, const lease::Segment& segment);
   void poll(Client& client);
   void step_arbiter();
   void ring();
@@ -79,12 +94,13 @@ class World {
   bool controlled_;
   std::mt19937_64 random_;
   std::uint64_t now_ = 0;
-  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<std::unique_ptr<Slice>> slices_;
+  std::vector<std::unique_ptr<Client>> clients_;  // the processes of all slices
   lease::Arbiter arbiter_;
   std::uint64_t arbiter_at_ = 0;
   std::uint64_t last_step_ = 0;
   // The card.
-  int running_ = -1;               // whose context is on it
+  int running_ = -1;               // which process is on it
   std::uint64_t slice_left_ = 0;   // of its time slice
   std::uint64_t switch_left_ = 0;  // of a context switch under way
   Delivered delivered_;

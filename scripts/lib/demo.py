@@ -107,7 +107,7 @@ def without_carve(story):
     scene(1, "Without Carve: the driver shares as it likes")
     say("Two jobs on one card, promised 70 % and 30 %. The first waits for each of its kernels, 4 ms, before the next, as")
     say("a server does that answers requests; the second has always work in its queue, as training does.")
-    jobs, pids = story.pair(("", 6, *ANSWERING), ("", 6))
+    jobs, pids = story.pair(("", 4, *ANSWERING), ("", 4))
     time.sleep(3.2)
     shares = story.delivered(pids, 2)
     say(f"delivered: {shares[0]:.1f} % and {shares[1]:.1f} %: turn by turn, whatever was promised")
@@ -129,10 +129,10 @@ def without_carve(story):
 def with_carve(story):
     scene(2, "With Carve: 30 and 70 are 30 and 70")
     say("carve run --memory 4Gi --cores 30 -- job    and    carve run --memory 8Gi --cores 70 -- job; both always have work")
-    jobs, pids = story.pair(("--memory 4Gi --cores 30", 8), ("--memory 8Gi --cores 70", 8))
+    jobs, pids = story.pair(("--memory 4Gi --cores 30", 6), ("--memory 8Gi --cores 70", 6))
     host = Stolen()
-    time.sleep(5.2)
-    shares = story.delivered(pids, 4)
+    time.sleep(4.2)
+    shares = story.delivered(pids, 3)
     taken = host.percent()
     print(story.machine.carve("top", "--once")[1])
     for job in jobs:
@@ -144,7 +144,7 @@ def with_carve(story):
 
 def the_server_again(story):
     say("The pair of scene 1 again, now in slices of 70 and 30:")
-    jobs, pids = story.pair(("--memory 4Gi --cores 70 --wait=10s", 6, *ANSWERING), ("--memory 8Gi --cores 30 --wait=10s", 6))
+    jobs, pids = story.pair(("--memory 4Gi --cores 70 --wait=10s", 5, *ANSWERING), ("--memory 8Gi --cores 30 --wait=10s", 5))
     host = Stolen()
     time.sleep(4.2)
     shares = story.delivered(pids, 3)
@@ -170,7 +170,7 @@ def memory_limit(story):
 
 def refusal(story):
     scene(4, "What does not fit is refused, with the numbers")
-    holder = story.spin("--memory 100Gi --cores 60 --wait=10s", 4)
+    holder = story.spin("--memory 100Gi --cores 60 --wait=10s", 2)
     story.pid_of(holder)
     code, _, err = finish(story.in_slice("--memory 60Gi --cores 30", "true"))
     say(f"carve run --memory 60Gi --cores 30 -- true\n   {err.strip()}")
@@ -207,7 +207,7 @@ def killed(story):
 
 def agent_killed(story):
     scene(7, "The agent killed with -9 while two jobs run: shares hold, and it comes back")
-    jobs, pids = story.pair(("--memory 4Gi --cores 30 --wait=10s", 11), ("--memory 8Gi --cores 70", 11))
+    jobs, pids = story.pair(("--memory 4Gi --cores 30 --wait=10s", 9), ("--memory 8Gi --cores 70", 9))
     time.sleep(2)
     before = story.machine.pid_of("agent")
     os.kill(before, signal.SIGKILL)

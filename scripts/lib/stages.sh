@@ -106,10 +106,13 @@ rate() {
   [ "${tries[$key]:-0}" -le 1 ] || echo ": passed ${passes[$key]:-0} of ${tries[$key]} tries"
 }
 
-# flaky_line NAME: "docs/flaky.md:LINE", the row whose first column is this test's name; nothing where no row is.
+# flaky_line NAME: "docs/flaky.md:LINE", the row whose first column is this test's name, or its beginning and a `*`; nothing
+# where no row is.
 flaky_line() {
   [ ! -f "$CARVE_ROOT/docs/flaky.md" ] ||
-    awk -F'|' -v cell=" \`$1\` " '$2 == cell { print "docs/flaky.md:" NR; exit }' "$CARVE_ROOT/docs/flaky.md"
+    awk -F'|' -v name="$1" 'split($2, cell, "`") == 3 && (cell[2] == name ||
+                              (sub(/\*$/, "", cell[2]) && index(name, cell[2]) == 1)) { print "docs/flaky.md:" NR; exit }' \
+      "$CARVE_ROOT/docs/flaky.md"
 }
 
 # waits_for_real_time PRESET NAME: whether a test runs real processes, measures real time, or waits for a real Kubernetes.

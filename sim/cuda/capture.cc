@@ -119,6 +119,13 @@ CUresult end(CUstream handle, CUgraph* out, std::uintptr_t zero) {
 CUresult is_capturing(CUstream handle, int* status, std::uintptr_t zero) {
   CU_STREAM(stream, handle, zero);
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->legacy && g_active_count.load(std::memory_order_relaxed) != 0) {
+    // The driver says so, and the capture goes on.
+    const std::lock_guard lock(g_mutex);
+    for (const Capture* active : g_active)
+      for (const auto& [other, tip] : active->tips)
+        if (other->blocking && other->context == stream->context) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
   const Capture* capture = stream->capture.load();
   *status = capture == nullptr ? kNone : capture->invalid ? kInvalidated : kActive;
   return CUDA_SUCCESS;

@@ -30,6 +30,7 @@ struct PageCard {
   std::uint64_t busy_ns = 0;     // GPU time as its processes measured it, ever growing
   std::uint64_t charged_ns = 0;  // card time as the arbiter accounts it: grows during a long kernel too
   std::uint32_t contexts = 0;
+  std::uint32_t rescues = 0;  // leases out of turn, because its work seemed to wait for a launch; ever growing
 };
 
 struct PageSlice {

@@ -113,42 +113,84 @@ class Share : public SliceTest {
   HostWatch host_;
 };
 
-struct Case {
-  const char* name;
+struct Pair {
+  const char* name;  // of the test
   std::vector<std::string> one, other;
   std::uint32_t share_one, share_other;
 };
 
-TEST_F(Share, TwoSlicesGetWhatTheyWerePromised) {
+class TwoSlices : public Share, public ::testing::WithParamInterface<Pair> {};
+
+TEST_P(TwoSlices, GetWhatTheyWerePromised) {
+  const Pair& now = GetParam();
   ArbiterProcess arbiter;
-  const Case cases[] = {
-      {"0.5 ms kernels, 30/70", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 30, 70},
-      {"0.5 ms kernels, 10/90", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 10, 90},
-      {"5 ms against 0.5 ms, 50/50", {"--kernel-us", "5000"}, {"--kernel-us", "500"}, 50, 50},
-      {"5 ms kernels, 30/70", {"--kernel-us", "5000"}, {"--kernel-us", "5000"}, 30, 70},
-      // A sync loop leaves the card idle between its kernels (2 % alone, without the library): it can have its
-      // share of a busy card, but no more than its own loop asks for.
-      {"1 ms sync loop against graphs of 8 x 0.5 ms, 30/70", {"--kernel-us", "1000", "--sync"},
-       {"--kernel-us", "500", "--graph", "--depth", "8"}, 30, 70},
-  };
-  for (const Case& now : cases) {
-    std::printf("%s\n", now.name);
-    ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, now.share_one, abi::ShareClass::kBurst)), "");
-    ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, now.share_other, abi::ShareClass::kBurst)), "");
-    const pid_t one = spin_in("one", now.one);
-    const pid_t other = spin_in("other", now.other);
-    std::this_thread::sleep_for(std::chrono::seconds(2));
-    const std::uint64_t since = driver_now_ns();
-    std::this_thread::sleep_for(std::chrono::milliseconds(11'100));
-    const std::vector<std::pair<pid_t, double>> wanted = {{one, now.share_one}, {other, now.share_other}};
-    expect_shares(wanted, since, kPerSecond, 1000, 9);
-    expect_shares(wanted, since, kPerTen, 5000, 1);
-    stop(one);
-    stop(other);
-    arbiter.drop("one");
-    arbiter.drop("other");
-  }
+  ASSERT_EQ(arbiter.put("one", card_of(1024 * kMiB, now.share_one, abi::ShareClass::kBurst)), "");
+  ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, now.share_other, abi::ShareClass::kBurst)), "");
+  const pid_t one = spin_in("one", now.one);
+  const pid_t other = spin_in("other", now.other);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const std::uint64_t since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(11'100));
+  const std::vector<std::pair<pid_t, double>> wanted = {{one, now.share_one}, {other, now.share_other}};
+  expect_shares(wanted, since, kPerSecond, 1000, 9);
+  expect_shares(wanted, since, kPerTen, 5000, 1);
+  stop(one);
+  stop(other);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Share, TwoSlices,
+    ::testing::Values(Pair{"HalfMs30And70", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 30, 70},
+                      Pair{"HalfMs10And90", {"--kernel-us", "500"}, {"--kernel-us", "500"}, 10, 90},
+                      Pair{"FiveMsAgainstHalfMs", {"--kernel-us", "5000"}, {"--kernel-us", "500"}, 50, 50},
+                      Pair{"FiveMs30And70", {"--kernel-us", "5000"}, {"--kernel-us", "5000"}, 30, 70},
+                      // A sync loop leaves the card idle between its kernels (2 % alone, without the library): it can
+                      // have its share of a busy card, but no more than its own loop asks for.
+                      Pair{"SyncLoopAgainstGraphs", {"--kernel-us", "1000", "--sync"},
+                           {"--kernel-us", "500", "--graph", "--depth", "8"}, 30, 70}),
+    [](const ::testing::TestParamInfo<Pair>& pair) { return std::string(pair.param.name); });
+
+// A slice is one, however many processes it has: its neighbour keeps what it was promised.
+struct Many {
+  const char* name;  // of the test
+  int processes;
+  std::vector<std::string> work;
+};
+
+class ManyProcesses : public Share, public ::testing::WithParamInterface<Many> {};
+
+TEST_P(ManyProcesses, AreOneSlice) {
+  ArbiterProcess arbiter;
+  ASSERT_EQ(arbiter.put("many", card_of(4096 * kMiB, 30, abi::ShareClass::kBurst)), "");
+  ASSERT_EQ(arbiter.put("other", card_of(1024 * kMiB, 70, abi::ShareClass::kBurst)), "");
+  std::vector<pid_t> many;
+  for (int i = 0; i < GetParam().processes; ++i) many.push_back(spin_in("many", GetParam().work));
+  const pid_t other = spin_in("other", {"--kernel-us", "500"});
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  const std::uint64_t since = driver_now_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5'100));
+  const double stolen = taken(since, 5000);
+  const auto mean = [since](pid_t pid) {
+    const std::vector<double> got = delivered(pid, since, 1000);
+    return got.empty() ? 0.0 : std::accumulate(got.begin(), got.end(), 0.0) / static_cast<double>(got.size());
+  };
+  const double neighbour = mean(other);
+  double all = 0;
+  for (const pid_t pid : many) {
+    all += mean(pid);
+    stop(pid);
+  }
+  stop(other);
+  std::printf("  the neighbour of 70: %.1f %%, the slice of 30: %.1f %%\n", neighbour, all);
+  EXPECT_GE(neighbour, 70 - kPerSecond - stolen);
+  EXPECT_LE(all, 30 + kPerSecond + stolen);
+  EXPECT_GE(all, 20 - stolen);
+}
+
+INSTANTIATE_TEST_SUITE_P(Share, ManyProcesses,
+                         ::testing::Values(Many{"Of20MsKernels", 16, {"--kernel-us", "20000", "--depth", "2"}},
+                                           Many{"OfSyncLoops", 8, {"--kernel-us", "1000", "--sync"}}),
+                         [](const ::testing::TestParamInfo<Many>& many) { return std::string(many.param.name); });
 
 // Of ten that want the card all the time each gets a tenth.
 TEST_F(Share, TenSlicesOfTen) {

@@ -24,7 +24,12 @@ def labels_of(build):
 
 
 def wrong(rows, labels):
-    return [name for name, label in rows if label not in labels.get(name, [])]
+    """The rows that name no test with that label. A name that ends with `*` stands for all tests that begin so."""
+    def known(name, label):
+        if name.endswith("*"):
+            return any(label in of for test, of in labels.items() if test.startswith(name[:-1]))
+        return label in labels.get(name, [])
+    return [name for name, label in rows if not known(name, label)]
 
 
 class Flaky(unittest.TestCase):
@@ -37,8 +42,8 @@ class Flaky(unittest.TestCase):
     def test_what_is_no_test_is_found(self):
         labels = {"a/b": ["alone", "integration"], "c": []}
         rows = rows_of("| test | label |\n| --- | --- |\n| `a/b` | alone | x |\n| `a/b` | unit | x |\n| `a` | alone | x |\n"
-                       "| `c` | alone | x |\n")
-        self.assertEqual(wrong(rows, labels), ["a/b", "a", "c"])
+                       "| `c` | alone | x |\n| `a*` | alone | x |\n| `b*` | alone | x |\n")
+        self.assertEqual(wrong(rows, labels), ["a/b", "a", "c", "b*"])
 
 
 if __name__ == "__main__":

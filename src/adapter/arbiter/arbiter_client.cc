@@ -118,7 +118,8 @@ Result<std::vector<PageSlice>> ArbiterClient::list() {
       abi::ControlCardState& card = reply.cards[i];
       card.uuid[sizeof card.uuid - 1] = 0;
       slice.cards.push_back(
-          {CardId(card.uuid), Bytes(card.announced_bytes), card.busy_ns, card.charged_ns, card.contexts});
+          {CardId(card.uuid), Bytes(card.announced_bytes), card.busy_ns, card.charged_ns, card.contexts,
+           card.rescues});
     }
     for (std::uint32_t i = 0; i < reply.pid_count; ++i) slice.processes.push_back({reply.pids[i]});
     slices.push_back(std::move(slice));

@@ -143,6 +143,11 @@ std::uint64_t CardLoop::charged_ns(int slice) {
   return machine_.charged_ns(slice);
 }
 
+std::uint32_t CardLoop::rescues(int slice) {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(machine_.rescues(slice), UINT32_MAX));
+}
+
 std::uint64_t CardLoop::busy_ns(int slice) {
   const std::lock_guard lock(mutex_);
   const Place& place = places_[static_cast<std::size_t>(slice)];

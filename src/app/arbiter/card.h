@@ -39,6 +39,8 @@ class CardLoop {
   /// A process of the slice is gone, or a new one begins here: empties its slot, whose measured time stays counted.
   void empty_slot(int slice, std::uint32_t slot);
   [[nodiscard]] std::uint64_t charged_ns(int slice);
+  /// Leases out of turn that the slice was given, up to the largest number that fits.
+  [[nodiscard]] std::uint32_t rescues(int slice);
   /// GPU time that the slice's processes, those that ended too, say they measured.
   [[nodiscard]] std::uint64_t busy_ns(int slice);
 

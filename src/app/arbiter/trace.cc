@@ -7,7 +7,7 @@
 namespace carve::arbiter {
 namespace {
 
-constexpr char kHeader[8] = {'C', 'A', 'R', 'V', 'T', 'R', 'C', '1'};
+constexpr char kHeader[8] = {'C', 'A', 'R', 'V', 'T', 'R', 'C', '2'};
 enum class Kind : std::uint32_t { kAdd = 1, kRemove = 2, kChange = 3, kStep = 4 };
 
 // Padding would make equal records differ on disk, so what is written is spelled out.
@@ -27,6 +27,8 @@ struct SliceRecord {
   std::uint32_t rate_ppm;
   std::uint32_t epoch;
   std::uint32_t used;
+  std::uint32_t processes;
+  std::uint32_t reserved;
 };
 
 TermsRecord record_of(const lease::Terms& terms) {
@@ -39,7 +41,7 @@ lease::Terms terms_of(const TermsRecord& r) {
 SliceRecord record_of(const lease::Observation& seen, const lease::Grant& grant, bool used) {
   return {seen.inflight_ns, seen.edge_ns, seen.busy_ns, grant.end_ns,
           (seen.want ? 1U : 0U) | (seen.busy ? 2U : 0U), static_cast<std::uint32_t>(grant.mode), grant.credit_us,
-          grant.rate_ppm, grant.epoch, used ? 1U : 0U};
+          grant.rate_ppm, grant.epoch, used ? 1U : 0U, seen.processes, 0};
 }
 
 bool same_decision(const SliceRecord& a, const SliceRecord& b) {
@@ -80,7 +82,8 @@ class Player {
     for (std::uint32_t i = 0; i < count; ++i) {
       if (!get(file, &recorded[i])) return false;
       const SliceRecord& r = recorded[i];
-      seen[i] = {(r.want_busy & 1) != 0, (r.want_busy & 2) != 0, r.inflight_ns, r.edge_ns, r.busy_ns};
+      seen[i] = {(r.want_busy & 1) != 0, (r.want_busy & 2) != 0, r.inflight_ns, r.edge_ns, r.busy_ns,
+                 r.processes};
     }
     const bool altered = static_cast<std::int64_t>(result_.steps++) == alter_step_;
     arbiter_->step(altered ? now + 3'000'000 : now, seen.data());

@@ -130,21 +130,25 @@ def build(keep_intermediate=False) -> None:
     """
     started = time.monotonic()
     paths.cache().mkdir(parents=True, exist_ok=True)
+    go, go_version = toolchain.find()
+    if not _missing(go_version):      # without the lock: another build may still be deleting what it needed
+        print("ring: all binaries are there", flush=True)
+        return
     with open(paths.cache() / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        go, go_version = toolchain.find()
-        built = 0
-        for component in components():
-            target = component.folder_of_binaries(go_version)
-            for name in component.packages:
-                if not (target / name).exists():
-                    _build_one(go, component, name, target)
-                    built += 1
-        if built and not keep_intermediate:
+        missing = _missing(go_version)
+        for component, name in missing:
+            _build_one(go, component, name, component.folder_of_binaries(go_version))
+        if missing and not keep_intermediate:
             _drop_intermediate()
         _drop_superseded(go_version)
-    print(f"ring: {built} binaries built with {go_version} in {time.monotonic() - started:.0f} s"
-          if built else "ring: all binaries are there", flush=True)
+    print(f"ring: {len(missing)} binaries built with {go_version} in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _missing(go_version) -> list:
+    """(component, name) of each binary that is not built."""
+    return [(component, name) for component in components() for name in component.packages
+            if not (component.folder_of_binaries(go_version) / name).exists()]
 
 
 def _drop_intermediate():

@@ -32,9 +32,13 @@ class InstalledTest(RingTest):
         super().setUpClass()
         cls.addClassCleanup(installed.uninstall, cls.ring)
         cls.archive = cls.ring.state.folder / "images" / "carve.tar"
-        cls.image = installed.make_image(cls.ring.build, cls.archive)
+        cls.image = installed.make_image(cls.build(), cls.archive)
         cls.carves = installed.install(cls.ring, cls.archive, cls.doors)
         cls.carve = cls.carves[0]
+
+    @classmethod
+    def build(cls):
+        return cls.ring.build
 
     def judge(self, names):
         """What the independent checker says about running pods: seen from inside against the API."""
@@ -165,6 +169,10 @@ class AsInstalled(InstalledTest):
 class Upgrade(InstalledTest):
     """Both doors, a loaded card, and the next release of everything: its page ABI is one higher (tests/next)."""
     doors = "dra,slots"
+
+    @classmethod
+    def build(cls):
+        return installed.marked_build(cls.ring, cls.ring.state.folder / "images" / "marked")
 
     @classmethod
     def setUpClass(cls):

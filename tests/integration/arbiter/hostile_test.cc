@@ -98,6 +98,25 @@ TEST_F(HostileTest, ASliceThatHidesItsTimeTakesNoMoreThanItsShare) {
   EXPECT_GT(share, 0.35) << "the neighbour was promised half of the card";
 }
 
+TEST_F(HostileTest, ASliceThatIsRescuedAgainAndAgainTakesLittleAndTheAgentSeesIt) {
+  // Work that never ends, as of a host function that does not return, and a launch that waits.
+  abi::AccountSlot& slot = *bad_.card().slot;
+  slot.anchor_ns.store_seq_cst(monotonic_ns());
+  slot.inflight_ns.store_seq_cst(kMs);
+  slot.busy.store_seq_cst(1);
+  slot.want.store_seq_cst(1);
+  ring(bad_.card());
+  const double share = share_while([] { usleep(1000); }, 2'000 * kMs);
+  EXPECT_GT(share, 0.40) << "the neighbour was promised half of the card";
+  const auto bad = listed("bad");
+  ASSERT_TRUE(bad && bad->cards.size() == 1);
+  EXPECT_GE(bad->cards[0].rescues, 2U);
+  EXPECT_LE(bad->cards[0].rescues, 25U) << "no more than a tenth of the card, in leases of 12 ms";
+  const auto good = listed("good");
+  ASSERT_TRUE(good && good->cards.size() == 1);
+  EXPECT_EQ(good->cards[0].rescues, 0U);
+}
+
 TEST_F(HostileTest, AStormOfRingsCostsNeitherTheNeighbourNorTheNode) {
   std::atomic<bool> stop{false};
   std::thread storm([&] {
