@@ -163,5 +163,115 @@ TEST(LoaderCache, EveryNameIsFoundByTheLoadersSearch) {
   }));
 }
 
+/// A file in the new format, word for word: what the loader finds at each place.
+std::string words(const std::vector<std::uint32_t>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), 4 * numbers.size()};
+}
+
+TEST(LoaderCache, IsWrittenToTheByteAsTheLoaderReadsIt) {
+#if defined(__aarch64__)
+  constexpr std::uint32_t kFlags = 0x0A03;
+#else
+  constexpr std::uint32_t kFlags = 0x0303;
+#endif
+  const auto made = with_libraries("", {{"liba.so", "/a"}, {"libb.so.1", "/bb"}});
+  ASSERT_TRUE(made) << made.error().what;
+  const std::uint32_t texts = 48 + 2 * 24;
+  const std::string names = std::string("libb.so.1") + '\0' + "/bb" + '\0' + "liba.so" + '\0' + "/a" + '\0';
+  EXPECT_EQ(*made, "glibc-ld.so.cache1.1" +
+                       words({2, static_cast<std::uint32_t>(names.size()), 2, 0, 0, 0, 0,           // the header
+                              kFlags, texts, texts + 10, 0, 0, 0,                                   // libb.so.1
+                              kFlags, texts + 14, texts + 22, 0, 0, 0}) +                           // liba.so
+                       names);
+}
+
+/// A cache with one library, whose texts end at kExtensionAt, and behind them the extension of these words.
+constexpr std::uint32_t kExtensionAt = 48 + 24 + 12;
+std::string with_extension(const std::vector<std::uint32_t>& extension, const std::string& behind = "") {
+  auto cache = *with_libraries("", {{"libm.so", "/mm"}});
+  EXPECT_EQ(cache.size(), kExtensionAt);
+  set<std::uint32_t>(&cache, 32, kExtensionAt);
+  return cache + words(extension) + behind;
+}
+
+TEST(LoaderCache, AnExtensionIsWrittenBehindTheTextsAtAMultipleOfFour) {
+  constexpr std::uint32_t kMagic = 0xEAA42174;
+  const std::string behind = words({kExtensionAt + 8 + 32 + 4 + 4}) + "made" + "cpu" + '\0';
+  const auto cache = with_extension({kMagic, 2, 1, 0, kExtensionAt + 40, 4, 0, 0, kExtensionAt + 44, 4}, behind);
+  ASSERT_TRUE(loader_entries(cache));
+  const auto made = with_libraries(cache, {{"libn.so", "/n"}});
+  ASSERT_TRUE(made) << made.error().what;
+  // libn.so /n libm.so /mm cpu: 8 + 3 + 8 + 4 + 4 bytes, then one of nothing.
+  const std::uint32_t texts = 48 + 2 * 24;
+  const std::uint32_t begin = texts + 28;
+  EXPECT_EQ(at<std::uint32_t>(*made, 24), 27U);
+  EXPECT_EQ(at<std::uint32_t>(*made, 32), begin);
+  EXPECT_EQ(made->substr(begin), words({kMagic, 2, 1, 0, begin + 40, 4, 0, 0, begin + 44, 4, texts + 23}) + "made");
+  // Either of the two alone.
+  const auto generator = with_libraries(with_extension({kMagic, 1, 0, 0, kExtensionAt + 24, 4}, "made"), {});
+  ASSERT_TRUE(generator) << generator.error().what;
+  EXPECT_EQ(generator->substr(kExtensionAt), words({kMagic, 1, 0, 0, kExtensionAt + 24, 4}) + "made");
+  const auto names =
+      with_libraries(with_extension({kMagic, 1, 1, 0, kExtensionAt + 24, 4}, words({kExtensionAt - 4})), {});
+  ASSERT_TRUE(names) << names.error().what;
+  EXPECT_EQ(names->substr(kExtensionAt), words({kMagic, 1, 1, 0, kExtensionAt + 24, 4, kExtensionAt - 4}));
+}
+
+TEST(LoaderCache, AnExtensionLiesWithinTheFile) {
+  constexpr std::uint32_t kMagic = 0xEAA42174;
+  const auto reads = [](const std::string& cache) { return loader_entries(cache).has_value(); };
+  EXPECT_TRUE(reads(with_extension({kMagic, 0}))) << "without any section";
+  EXPECT_TRUE(reads(with_extension({kMagic, 1, 7, 0, 0, 4}))) << "a section of another kind";
+  EXPECT_TRUE(reads(with_extension({kMagic, 1, 0, 0, kExtensionAt + 24, 0}))) << "an empty one at the end";
+  EXPECT_FALSE(reads(with_extension({kMagic})));
+  EXPECT_FALSE(reads(with_extension({kMagic, 0}).substr(0, kExtensionAt + 7)));
+  EXPECT_FALSE(reads(with_extension({})));
+  EXPECT_FALSE(reads(with_extension({kMagic + 1, 0}))) << "another extension";
+  EXPECT_FALSE(reads(with_extension({kMagic, 1}))) << "a section that is cut off";
+  EXPECT_FALSE(reads(with_extension({kMagic, 1, 7, 0, 0})));
+  EXPECT_FALSE(reads(with_extension({kMagic, 1, 7, 0, 0, 4}).substr(0, kExtensionAt + 23)));
+  EXPECT_FALSE(reads(with_extension({kMagic, 1, 0, 0, kExtensionAt + 25, 0}))) << "it begins behind the end";
+  EXPECT_FALSE(reads(with_extension({kMagic, 1, 0, 0, kExtensionAt + 20, 5}))) << "it ends behind the end";
+  EXPECT_FALSE(reads(with_extension({kMagic, 1, 1, 0, kExtensionAt + 24, 4}, words({kExtensionAt + 28}))))
+      << "a name outside the file";
+  for (const std::uint32_t off : {1U, 2U, 3U}) {
+    auto cache = with_extension({kMagic, 0}, std::string(off, '\0'));
+    cache.insert(kExtensionAt, std::string(off, '\0'));
+    set<std::uint32_t>(&cache, 32, kExtensionAt + off);
+    EXPECT_FALSE(reads(cache)) << "not at a multiple of four: " << off;
+  }
+}
+
+TEST(LoaderCache, TheOldFormatEndsWithinTheFile) {
+  const std::string old = with_old_format("", 2);
+  EXPECT_FALSE(loader_entries(old.substr(0, 15)));
+  EXPECT_FALSE(loader_entries(old.substr(0, 16)));
+  EXPECT_FALSE(loader_entries(old.substr(0, 39)));
+  EXPECT_TRUE(loader_entries(old + empty_cache()));
+}
+
+TEST(LoaderCache, EveryDigitIsANumeral) {
+  for (char digit = '0'; digit <= '9'; ++digit) {
+    const std::string one(1, digit);
+    EXPECT_GT(compare_library_names(one, ":"), 0) << one << ": a number is greater than any other letter";
+    EXPECT_LT(compare_library_names("a", one), 0) << one;
+    EXPECT_EQ(compare_library_names("lib" + one, "lib0" + one), 0) << one;
+    EXPECT_LT(compare_library_names("lib" + one + ".2", "lib" + one + ".3"), 0) << one;
+    EXPECT_LT(compare_library_names("lib" + one, "lib1" + one), 0) << one;
+  }
+  EXPECT_LT(compare_library_names("lib/", "lib:"), 0) << "what stands beside the digits is none";
+  EXPECT_GT(compare_library_names("libb", "liba"), 0);
+  EXPECT_LT(compare_library_names("", "a"), 0);
+  EXPECT_EQ(compare_library_names("", ""), 0);
+}
+
+TEST(LoaderCache, TheSystemsVersionOfAnEntryStays) {
+  auto cache = *with_libraries("", {kCuda});
+  set<std::uint32_t>(&cache, 48 + 12, 0x01020304);
+  const auto made = with_libraries(cache, {});
+  ASSERT_TRUE(made) << made.error().what;
+  EXPECT_EQ(*made, cache);
+}
+
 }  // namespace
 }  // namespace carve::codec

@@ -30,6 +30,10 @@ TEST(ParseBytes, ReadsTheSuffixesOfKubernetes) {
       {"5.", 5},
       {"4e9", 4000000000},
       {"4E9", 4000000000},
+      {"1e10", 10'000'000'000},
+      {"2e12", 2'000'000'000'000},
+      {"3e07", 30'000'000},
+      {"1e18", 1'000'000'000'000'000'000},
       {"1E", 1000000000000000000},
       {"15Ei", 17293822569102704640ULL},
       {"18446744073709551615", 18446744073709551615ULL},
@@ -140,6 +144,7 @@ TEST(ParseCores, TakesSharesOfACardAndWholeCards) {
     ASSERT_FALSE(parsed) << text;
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
     EXPECT_THAT(parsed.error().what, HasSubstr("1 to 100 hundredths of each card")) << text;
+    EXPECT_THAT(parsed.error().what, HasSubstr("or 200, 300, … 1600 for that many hundredths")) << text;
   }
 }
 

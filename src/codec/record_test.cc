@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <filesystem>
 #include <fstream>
@@ -255,6 +256,59 @@ RC_GTEST_PROP(Record, WhatIsWrittenIsReadBackAndIllegalOnesAreNeverWritten, ()) 
     RC_ASSERT(decode_record(*text).value() == record);
     RC_ASSERT(text->find('\n') == std::string::npos);
   }
+}
+
+TEST(Record, AVersionThatIsNotKnownIsQuotedUpToALimit) {
+  const std::string what = decode_record(R"({"v":")" + std::string(100, 'z') + "\"}").error().what;
+  EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 31) << "behind its quote";
+}
+
+TEST(Record, ATextIsReadUpToItsLimit) {
+  const auto code_of = [](std::size_t size) {
+    std::string text = R"({"v":1})";
+    text.insert(1, std::string(size - text.size(), ' '));
+    return decode_record(text).error().what;
+  };
+  EXPECT_THAT(code_of(kMaxRecordText), HasSubstr("has no epoch"));
+  EXPECT_THAT(code_of(kMaxRecordText + 1), HasSubstr("is too long"));
+}
+
+TEST(Record, ATextIsWrittenUpToTheLimitThatItIsRead) {
+  Record record = golden_v1().at("local_run");
+  record.parts.clear();
+  const auto size = [&] { return encode_record(record).value_or("").size(); };
+  // Cards of 230 letters fill it, and the name of the last part what is left.
+  for (std::size_t i = 0; record.parts.empty() || size() + 250 < kMaxRecordText; ++i) {
+    if (i % kMaxCardsPerRequest == 0) {
+      record.parts.emplace_back();
+      record.parts.back().part = "p" + std::to_string(i);
+    }
+    record.parts.back().cards.push_back(
+        RecordCard{CardId(std::string(196, 'c') + std::to_string(1000 + i)), Bytes(1), CoreShare(1)});
+  }
+  record.parts.back().part += std::string(kMaxRecordText - size(), 'p');
+  EXPECT_EQ(size(), kMaxRecordText);
+  EXPECT_EQ(decode_record(*encode_record(record)).value(), record);
+  record.parts.back().part += 'p';
+  EXPECT_THAT(encode_record(record).error().what, HasSubstr("is too long"));
+}
+
+TEST(Record, IsReadEightDeep) {
+  const auto refusal = [](std::size_t depth) {
+    return decode_record(R"({"v":1,"x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}")
+        .error()
+        .what;
+  };
+  EXPECT_THAT(refusal(8), HasSubstr("has no epoch"));
+  EXPECT_THAT(refusal(9), HasSubstr("is not JSON"));
+}
+
+TEST(Record, WhatIsNoListIsNamed) {
+  auto value = boost::json::parse(*encode_record(golden_v1().at("local_run")));
+  value.at("parts").at(0).at("cards") = 3;
+  EXPECT_THAT(decode_record(boost::json::serialize(value)).error().what, HasSubstr("cards is not a list"));
+  value.at("parts") = "main";
+  EXPECT_THAT(decode_record(boost::json::serialize(value)).error().what, HasSubstr("parts is not a list"));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <boost/json.hpp>
 
 #include "codec/admission/answer.h"
@@ -154,6 +156,47 @@ TEST(Answer, Base64OfEveryLength) {
     ASSERT_TRUE(patch);
     EXPECT_EQ(*patch, R"([{"op":"remove","path":"/)" + std::string(length, 'x') + R"("}])");
   }
+}
+
+TEST(Review, AnotherVersionIsQuotedUpToALimit) {
+  const std::string what = parse_review(R"({"apiVersion":")" + std::string(100, 'z') + "\"}").error().what;
+  EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 64);
+}
+
+TEST(Review, WhoseCardsAContainerAsksFor) {
+  const auto asks_others = [](const std::string& resources) {
+    const auto review = parse_review(
+        call(R"({"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","resources":)" + resources + "}]}}"));
+    return review && review->containers.size() == 1 && review->containers[0].asks_others;
+  };
+  for (const char* name : {"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"}) {
+    EXPECT_TRUE(asks_others(R"({"limits":{")" + std::string(name) + R"(":"1"}})")) << name;
+    EXPECT_TRUE(asks_others(R"({"limits":{"cpu":"1",")" + std::string(name) + R"(":"2"}})")) << name;
+    EXPECT_FALSE(asks_others(R"({"limits":{")" + std::string(name) + R"(":"0"}})")) << name;
+    EXPECT_FALSE(asks_others(R"({"requests":{")" + std::string(name) + R"(":"1"}})")) << name;
+  }
+  for (const char* name : {"nvidia.com/hostdev", "nvidia.com/mig", "nvidia.com/gp", "x.nvidia.com/gpu"})
+    EXPECT_FALSE(asks_others(R"({"limits":{")" + std::string(name) + R"(":"1"}})")) << name;
+}
+
+TEST(Review, WhatAContainerHas) {
+  const auto one = [](const std::string& rest) {
+    const auto review =
+        parse_review(call(R"({"metadata":{"name":"p"},"spec":{"containers":[{"name":"c")" + rest + "}]}}"));
+    EXPECT_TRUE(review && review->containers.size() == 1);
+    const auto& container = review->containers.at(0);
+    return std::vector<bool>{container.has_resources, container.has_limits, container.has_requests, container.has_env,
+                             container.env_from, container.ephemeral};
+  };
+  using Has = std::vector<bool>;
+  EXPECT_EQ(one(""), (Has{false, false, false, false, false, false}));
+  EXPECT_EQ(one(R"(,"resources":{})"), (Has{true, false, false, false, false, false}));
+  EXPECT_EQ(one(R"(,"resources":{"limits":{}})"), (Has{true, true, false, false, false, false}));
+  EXPECT_EQ(one(R"(,"resources":{"requests":{}})"), (Has{true, false, true, false, false, false}));
+  EXPECT_EQ(one(R"(,"env":[])"), (Has{false, false, false, true, false, false}));
+  EXPECT_EQ(one(R"(,"env":{})"), (Has{false, false, false, false, false, false}));
+  EXPECT_EQ(one(R"(,"envFrom":[{}])"), (Has{false, false, false, false, true, false}));
+  EXPECT_EQ(one(R"(,"envFrom":[])"), (Has{false, false, false, false, false, false}));
 }
 
 }  // namespace

@@ -184,5 +184,36 @@ TEST(ClusterNode, WhetherItsAgentIsLeaving) {
   EXPECT_FALSE(parse_cluster_node(R"({"metadata":{"name":"n"},"status":{"conditions":[{"type":"Ready"}]}})")->leaving);
 }
 
+TEST(ClusterPod, NumbersAreKeptWithinWhatCanBeUsed) {
+  using Read = std::pair<std::int64_t, std::int64_t>;
+  const auto read = [](const std::string& priority, const std::string& grace) {
+    const auto pod = parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"spec":{"priority":)" + priority +
+                                       R"(,"terminationGracePeriodSeconds":)" + grace + "}}");
+    EXPECT_TRUE(pod) << priority << " " << grace;
+    return pod ? Read(pod->priority, pod->grace) : Read();
+  };
+  EXPECT_EQ(read("2147483647", "86400"), (Read{INT32_MAX, 86'400}));
+  EXPECT_EQ(read("2147483648", "86401"), (Read{INT32_MAX, 86'400}));
+  EXPECT_EQ(read("-2147483648", "0"), (Read{INT32_MIN, 0}));
+  EXPECT_EQ(read("-2147483649", "-1"), (Read{INT32_MIN, 0}));
+  EXPECT_EQ(read("\"7\"", "\"7\""), (Read{0, 0})) << "no numbers";
+}
+
+TEST(ClusterPod, WhenItStartedIsReadToTheSecond) {
+  const auto started = [](const std::string& time) {
+    return parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"},"status":{"startTime":")" + time + R"("}})")
+        ->started_at;
+  };
+  EXPECT_EQ(started("2026-01-09T09:08:07Z"), 20260109090807);
+  EXPECT_EQ(started("2026-01-09T09:08:07.654321Z"), 20260109090807) << "fractions are left away";
+  EXPECT_EQ(started(""), 0);
+}
+
+TEST(ClusterPod, BothItsNameAndItsUidAreNeeded) {
+  EXPECT_TRUE(parse_cluster_pod(R"({"metadata":{"name":"p","uid":"u"}})"));
+  EXPECT_FALSE(parse_cluster_pod(R"({"metadata":{"name":"p","uid":""}})"));
+  EXPECT_FALSE(parse_cluster_pod(R"({"metadata":{"name":"","uid":"u"}})"));
+}
+
 }  // namespace
 }  // namespace carve::codec

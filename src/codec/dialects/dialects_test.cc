@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "codec/dialects/dialect.h"
 
 namespace carve::codec {
@@ -164,6 +166,52 @@ TEST(PodAskJson, IsReadAsTheApiServerWritesIt) {
   EXPECT_FALSE(parse_pod_ask("{"));
   EXPECT_FALSE(parse_pod_ask(R"({"spec":{"containers":[{}]}})"));
   EXPECT_TRUE(parse_pod_ask("{}"));
+}
+
+TEST(Dialects, WhatIsWrongIsQuotedUpToALimit) {
+  const std::string longest(100, 'z');
+  const auto quoted = [](const PodAsk& ask) {
+    const std::string what = meaning(ask);
+    return std::count(what.begin(), what.end(), 'z');
+  };
+  const std::string memory = "elasticgpu.io/gpu-memory";
+  EXPECT_EQ(quoted(of({"c", ContainerKind::kMain, {{memory, longest}}, {}})), 64) << "in requests only";
+  EXPECT_EQ(quoted(of({"c", ContainerKind::kMain, {{memory, longest}}, {{memory, "4096"}}})), 64);
+  EXPECT_EQ(quoted(of({"c", ContainerKind::kMain, {{memory, "4096"}}, {{memory, longest}}})), 64);
+  for (const char* annotation : {"elasticgpu.io/share-class", "elasticgpu.io/priority-class"}) {
+    PodAsk ask = pod({{memory, "4096"}, {"elasticgpu.io/gpu-core", "30"}});
+    ask.annotations[annotation] = longest;
+    EXPECT_EQ(quoted(ask), 64) << annotation;
+  }
+}
+
+TEST(Dialects, AnAmountOfGpushareIsThatOfTheLargestCardAtMost) {
+  const auto amount = [](std::uint64_t gib, const std::string& cards) {
+    PodAsk ask = pod({{"aliyun.com/gpu-mem", std::to_string(gib)}});
+    ask.labels["aliyun.com/gpu-count"] = cards;
+    return requests_of(ask, {}).has_value();
+  };
+  EXPECT_TRUE(amount(4096, "1"));
+  EXPECT_FALSE(amount(4097, "1"));
+  EXPECT_TRUE(amount(2 * 4096, "2"));
+  EXPECT_FALSE(amount(2 * 4096 + 2, "2"));
+  EXPECT_TRUE(amount(16, "16"));
+  EXPECT_FALSE(amount(17, "17"));
+  EXPECT_FALSE(amount(17, "2")) << "not in equal parts";
+}
+
+TEST(Dialects, AnAmountOfNativeMemoryIsAtMostFourTebibytes) {
+  const auto reads = [](const std::string& name, const std::string& amount) {
+    return requests_of(pod({{name, amount}}), {}).has_value();
+  };
+  EXPECT_TRUE(reads("elasticgpu.io/gpu-memory", "4194304"));
+  EXPECT_FALSE(reads("elasticgpu.io/gpu-memory", "4194305"));
+  EXPECT_TRUE(reads("elasticgpu.io/gpu-core", "1600"));
+  EXPECT_FALSE(reads("elasticgpu.io/gpu-core", "1700"));
+  EXPECT_TRUE(reads("elasticgpu.io/gpu", "16"));
+  EXPECT_FALSE(reads("elasticgpu.io/gpu", "17"));
+  EXPECT_TRUE(reads("nvidia.com/gpu", "16"));
+  EXPECT_FALSE(reads("nvidia.com/gpu", "17"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ TEST(UnhealthyGpus, AreIndexesWithCommasBetween) {
   EXPECT_THAT(*parse_unhealthy_gpus("1"), ElementsAre(1));
   EXPECT_THAT(*parse_unhealthy_gpus("3,0"), ElementsAre(0, 3));
   EXPECT_THAT(*parse_unhealthy_gpus(" 2 , 2,\t11\n"), ElementsAre(2, 11));
+  EXPECT_THAT(*parse_unhealthy_gpus("1023"), ElementsAre(1023)) << "the last one that is legal";
   EXPECT_THAT(*parse_unhealthy_gpus(""), IsEmpty()) << "gpushare took this for card 0";
   EXPECT_THAT(parse_unhealthy_gpus(" \n").value(), IsEmpty());
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace carve::codec {
 namespace {
 
@@ -79,6 +81,15 @@ TEST(RunRequest, ConstraintsAreTaken) {
   w.cards = "1";
   w.card = {"GPU-1", "GPU-1"};
   EXPECT_THAT(meaning(w), HasSubstr("GPU-1 is named twice"));
+}
+
+TEST(RunRequest, AWrongWordIsQuotedUpToALimit) {
+  for (const auto word : {&RunWords::share, &RunWords::priority}) {
+    RunWords wrong = words("4Gi", "30");
+    wrong.*word = std::string(100, 'z');
+    const std::string what = meaning(wrong);
+    EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 64) << what;
+  }
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace carve::codec {
 namespace {
 
@@ -40,6 +42,20 @@ TEST(ShareConfig, AnotherVersionIsRefused) {
 TEST(ShareConfig, NoObject) {
   for (const char* text : {"", "[]", "null", "{", "[[[[[[[["}) EXPECT_FALSE(parse_share_config(text)) << text;
   EXPECT_FALSE(parse_share_config(std::string(11 * 1024, ' ')));
+}
+
+TEST(ShareConfig, IsReadUpToItsLimits) {
+  const std::string start = R"({"apiVersion":"gpu.elasticgpu.io/v1","kind":"ShareConfig")";
+  const auto padded = [&](std::size_t size) { return start + std::string(size - start.size() - 1, ' ') + "}"; };
+  EXPECT_TRUE(parse_share_config(padded(10 * 1024)));
+  EXPECT_FALSE(parse_share_config(padded(10 * 1024 + 1)));
+  const auto quoted = [&](const std::string& rest) {
+    const std::string what = parse_share_config(start + rest + "}").error().what;
+    return std::count(what.begin(), what.end(), 'z');
+  };
+  const std::string longest(100, 'z');
+  EXPECT_EQ(quoted(R"(,"shareClass":")" + longest + "\""), 63) << "behind its quote";
+  EXPECT_EQ(quoted(",\"" + longest + "\":1"), 64);
 }
 
 }  // namespace

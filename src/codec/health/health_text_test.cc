@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "codec/health/known_cards_text.h"
@@ -161,6 +162,40 @@ TEST(KnownCardsText, NumbersAndTextsAreReadUpToTheirLimits) {
   };
   EXPECT_TRUE(read_back(many(kMaxKnownCards)));
   EXPECT_FALSE(read_back(many(kMaxKnownCards + 1)));
+}
+
+TEST(KnownCardsText, IsReadEightDeep) {
+  const auto reads = [](std::size_t depth) {
+    std::string text = encode_known_cards(two_cards());
+    text.insert(1, R"("x":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + ",");
+    return parse_known_cards(text).has_value();
+  };
+  EXPECT_TRUE(reads(8));
+  EXPECT_FALSE(reads(9));
+}
+
+TEST(KnownCardsText, EveryMemberIsNeeded) {
+  const std::string good = encode_known_cards(two_cards());
+  ASSERT_TRUE(parse_known_cards(good));
+  for (const std::string member : {"version", "boot", "driver", "cuda", "files", "nvml", "cards", "uuid", "vendor",
+                                   "model", "memory", "numa", "minor", "pcieRoot", "architecture",
+                                   "computeCapability", "bus"}) {
+    std::string text = good;
+    const std::string name = "\"" + member + "\"";
+    ASSERT_NE(text.find(name), std::string::npos) << member;
+    text.replace(text.find(name), name.size(), "\"x\"");
+    EXPECT_FALSE(parse_known_cards(text)) << member;
+  }
+}
+
+TEST(XidPolicyText, AWordIsShownUpToFortyLettersAndPrintable) {
+  const auto count = [](const std::string& text) {
+    const std::string what = parse(text).error().what;
+    return std::count(what.begin(), what.end(), 'z');
+  };
+  EXPECT_EQ(count(std::string(50, 'z') + " 1 ignore"), 40);
+  EXPECT_EQ(count("xid 1 " + std::string(50, 'z')), 40);
+  EXPECT_NE(parse("xid 1 a\x1f\x7f~").error().what.find("\"a?\?~\""), std::string::npos);
 }
 
 }  // namespace

@@ -67,12 +67,12 @@ std::map<std::string, std::string> installed_packages(std::string_view text) {
     const auto after = [&](std::string_view key) {
       return std::string(trimmed(line.substr(key.size())));
     };
-    if (line.rfind("Package:", 0) == 0) {
+    if (line.starts_with("Package:")) {
       name = after("Package:");
       installed = false;
-    } else if (line.rfind("Status:", 0) == 0) {
+    } else if (line.starts_with("Status:")) {
       installed = line.find(" installed") != std::string_view::npos;
-    } else if (line.rfind("Version:", 0) == 0 && installed && !name.empty()) {
+    } else if (line.starts_with("Version:") && installed && !name.empty()) {
       packages[name] = after("Version:");
     }
   });

@@ -134,5 +134,16 @@ TEST(Injection, WholeCardsForNvidiasRuntime) {
                           "NVIDIA_DRIVER_CAPABILITIES=compute,utility"));
 }
 
+TEST(EngineConfig, DockersFileIsReadThirtyTwoDeep) {
+  const auto deep = [](std::size_t depth) {
+    return R"({"default-runtime":"x","y":)" + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}";
+  };
+  EXPECT_TRUE(parse_docker_config(deep(32)));
+  EXPECT_FALSE(parse_docker_config(deep(33)));
+  EXPECT_EQ(parse_docker_config(R"({"features":{"cdi":false}})")->cdi, false);
+  EXPECT_EQ(parse_docker_config(R"({"features":{"cdi":"true"}})")->cdi, std::nullopt);
+  EXPECT_TRUE(parse_docker_config(R"({"runtimes":[]})")->runtimes.empty());
+}
+
 }  // namespace
 }  // namespace carve::codec

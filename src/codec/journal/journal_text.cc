@@ -143,8 +143,8 @@ Result<std::uint64_t> read_header(std::string_view line) {
   }
   const auto first = number(words.next());
   const auto crc = hex(words.rest());
-  const std::size_t covered = line.size() - words.rest().size();
-  if (!first || !crc || covered == 0 || crc32c(line.substr(0, covered - 1)) != *crc) {
+  const std::size_t covered = line.size() - words.rest().size();  // kMagic at least
+  if (!first || !crc || crc32c(line.substr(0, covered - 1)) != *crc) {
     return damaged("journal: line 1, byte 0: the header is damaged");
   }
   return *first;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace carve::codec {
 namespace {
 
@@ -61,6 +63,46 @@ TEST(KeeperWords, ASlotsNameIsWhatALineCanCarry) {
   for (const auto& name : {std::string(), std::string(64, 'x'), std::string("a\nb"), std::string("a b"),
                            std::string("\xc3\xa4"), std::string(1, '\0')})
     EXPECT_FALSE(is_slot_name(name)) << name;
+}
+
+TEST(KeeperWords, TheFirstAndTheLastCharacterOfANameAndAllOfItsFellowsAreLegal) {
+  for (int code = 0; code < 256; ++code)
+    EXPECT_EQ(is_slot_name(std::string(1, static_cast<char>(code))), code > 0x20 && code < 0x7f) << code;
+}
+
+TEST(KeeperWords, APacketHasSoManySlotsAndNoMore) {
+  const auto list = [](std::size_t count) {
+    std::string packet = "list 1\n";
+    for (std::size_t i = 0; i < count; ++i) packet += "+s\n";
+    return decode_agent_word(packet).has_value();
+  };
+  EXPECT_TRUE(list(4096));
+  EXPECT_FALSE(list(4097));
+}
+
+TEST(KeeperWords, AWordHasTheNumbersThatItHas) {
+  EXPECT_TRUE(decode_agent_word("refused 1 1\nx"));
+  EXPECT_TRUE(decode_agent_word("refused 1 16\nx"));
+  for (const char* packet :
+       {"refused 1 2 3\nx", "refused 1 2 3 4\nx", "alive 1 2 3 4", "alive  1", "alive 1x", "alive x1"})
+    EXPECT_FALSE(decode_agent_word(packet)) << packet;
+}
+
+TEST(KeeperWords, WhatIsNoWordIsQuotedUpToALimit) {
+  const auto quoted = [](const std::string& packet) {
+    const auto what = decode_agent_word(packet).error().what;
+    return std::count(what.begin(), what.end(), 'q');
+  };
+  EXPECT_EQ(quoted(std::string(100, 'q')), 64);
+  EXPECT_EQ(quoted("alive " + std::string(100, 'q')), 64 - 6);
+}
+
+TEST(KeeperWords, NothingIsHeardBeforeItWasSaid) {
+  EXPECT_EQ(AskAllocate().number + AskStart().number + AskAlive().number, 0U);
+  EXPECT_EQ(AnswerAllocated().number + AnswerStart().number + AnswerRefused().number + AnswerAlive().number, 0U);
+  EXPECT_FALSE(TellListening().listening);
+  EXPECT_FALSE(SayList().settled);
+  EXPECT_TRUE(KeptSlot().healthy);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <string>
 #include <utility>
@@ -157,6 +158,45 @@ TEST(KubeTarget, QueriesAreEncodedAndPathsChecked) {
     const auto target = kube_target(path, {});
     ASSERT_FALSE(target) << path;
     EXPECT_THAT(target.error().what, HasSubstr("path"));
+  }
+}
+
+TEST(KubePage, WhatTheListDoesNotSayItsItemsAreNotGiven) {
+  EXPECT_THAT(parse_kube_page(R"({"kind":"List","items":[{"a":1}]})")->items, ElementsAre(R"({"a":1})"));
+  EXPECT_THAT(parse_kube_page(R"({"kind":"PodList","items":[{"a":1}]})")->items,
+              ElementsAre(R"({"a":1,"kind":"Pod"})"));
+  EXPECT_THAT(parse_kube_page(R"({"kind":"List","apiVersion":"v1","items":[{"apiVersion":"v2"}]})")->items,
+              ElementsAre(R"({"apiVersion":"v2"})"));
+}
+
+TEST(KubeEvent, AWholeDocumentIsReadAsDeepAsAWalkedOne) {
+  const auto nested = [](std::size_t depth) {  // a name that is spelled: for the reader of whole documents
+    return R"({"t\u0079pe":"ADDED","object":{"a":)" + std::string(depth - 2, '[') + std::string(depth - 2, ']') + "}}";
+  };
+  EXPECT_TRUE(parse_kube_event(nested(128)));
+  EXPECT_FALSE(parse_kube_event(nested(129)));
+}
+
+TEST(KubeMessages, ForeignTextsAreQuotedUpToALimit) {
+  const std::string longest(300, 'k');
+  const auto quoted = [&](const std::string& what) { return std::count(what.begin(), what.end(), 'k'); };
+  const auto plain = quoted(parse_kube_page(R"({"kind":""})").error().what);  // its own words have some, too
+  EXPECT_EQ(quoted(parse_kube_page(R"({"kind":")" + longest + "\"}").error().what) - plain, 60);
+  EXPECT_EQ(quoted(parse_kube_event(R"({"type":")" + longest + R"(","object":{}})").error().what) -
+                quoted(parse_kube_event(R"({"type":"","object":{}})").error().what),
+            40);
+  EXPECT_EQ(quoted(kube_target(longest, {}).error().what), 200);
+}
+
+TEST(KubeTarget, EveryCharacterOfAPathIsTakenOrRefused) {
+  const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/:";
+  for (int code = 0; code < 256; ++code) {
+    const char c = static_cast<char>(code);
+    const bool legal = plain.find(c) != std::string::npos;
+    EXPECT_EQ(kube_target(std::string("/a") + c + "b", {}).has_value(), legal) << code;
+    const std::string value(1, c);
+    const bool as_it_is = legal && c != '/' && c != ':';
+    EXPECT_EQ(kube_target("/", {{"k", value}})->size(), as_it_is ? 5U : 7U) << code;
   }
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <string>
 
 #include "codec/kubeconfig/kubeconfig.h"
@@ -127,6 +129,51 @@ TEST(ExecPlugin, TheClustersExtensionIsJson) {
     laughs += "]";
   }
   EXPECT_THAT(config_of(asks, extension(laughs + "}")).error().what, HasSubstr("longer than"));
+}
+
+TEST(ExecPlugin, WhatIsWrongIsQuotedUpToALimit) {
+  const std::string longest(200, 'z');
+  const auto quoted = [](const std::string& exec) {
+    const std::string what = refusal(exec);
+    return std::count(what.begin(), what.end(), 'z');
+  };
+  EXPECT_EQ(quoted("command: a, apiVersion: " + longest), 100);
+  EXPECT_EQ(quoted(std::string(kV1Beta1) + "command: a, interactiveMode: " + longest), 60);
+}
+
+TEST(ExecPlugin, AScalarWithoutQuotesIsWhatJsonTakesItFor) {
+  const auto value = [](const std::string& yaml) {
+    const auto config = config_of(std::string(kV1) + "command: a, provideClusterInfo: true",
+                                  ", extensions: [{name: client.authentication.k8s.io/exec, extension: " + yaml + "}]");
+    return config ? config->exec->cluster_config : "refused";
+  };
+  for (const auto& [yaml, json] : std::vector<std::pair<std::string, std::string>>{
+           {"true", "true"}, {"false", "false"}, {"\"true\"", "\"true\""}, {"'1'", "\"1\""}, {"True", "\"True\""},
+           {"0", "0"}, {"-12", "-12"}, {"1.5e3", "1.5E3"}, {"1+", "\"1+\""}, {"e", "\"e\""}, {"9a", "\"9a\""},
+           {"[]", "[]"}, {"{}", "{}"}, {"[[1], {b: [2]}]", R"([[1],{"b":[2]}])"}, {"[~, x]", R"([null,"x"])"}})
+    EXPECT_EQ(value(yaml), json) << yaml;
+  EXPECT_EQ(value("{[a]: b}"), "refused") << "a key that is no scalar";
+}
+
+TEST(ExecPlugin, AnExtensionIsCountedWithAllOfItsParts) {
+  const auto reads = [](const std::string& yaml) {
+    return config_of(std::string(kV1) + "command: a, provideClusterInfo: true",
+                     ", extensions: [{name: client.authentication.k8s.io/exec, extension: " + yaml + "}]")
+        .has_value();
+  };
+  constexpr std::size_t kMost = 64U << 10U;
+  // Two bytes for each value, and the letters of keys and scalars.
+  EXPECT_TRUE(reads("{" + std::string(100, 'k') + ": " + std::string(kMost - 104, 'v') + "}"));
+  EXPECT_FALSE(reads("{" + std::string(100, 'k') + ": " + std::string(kMost - 103, 'v') + "}"));
+  EXPECT_TRUE(reads("[a, " + std::string(kMost - 7, 'v') + "]"));
+  EXPECT_FALSE(reads("[a, " + std::string(kMost - 6, 'v') + "]"));
+  const auto deep = [](std::size_t depth) {
+    std::string yaml = "1";
+    for (std::size_t i = 0; i < depth; ++i) yaml = "{a: " + yaml + "}";
+    return yaml;
+  };
+  EXPECT_TRUE(reads(deep(24)));
+  EXPECT_FALSE(reads(deep(25)));
 }
 
 }  // namespace

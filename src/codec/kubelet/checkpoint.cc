@@ -1,9 +1,9 @@
 #include "codec/kubelet/checkpoint.h"
 
 #include <boost/json.hpp>
-#include <cstdint>
 #include <utility>
 
+#include "codec/base64.h"
 #include "codec/json_read.h"
 
 namespace carve::codec {
@@ -31,35 +31,6 @@ void add_devices(const json::value& value, std::vector<std::string>* devices) {
   }
 }
 
-/// Base64 as Go writes it; empty when it is none.
-std::string decoded(const std::string& text) {
-  std::string out;
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    if (c == '=') break;
-    std::uint32_t six = 0;
-    if (c >= 'A' && c <= 'Z') {
-      six = static_cast<std::uint32_t>(c - 'A');
-    } else if (c >= 'a' && c <= 'z') {
-      six = static_cast<std::uint32_t>(c - 'a') + 26;
-    } else if (c >= '0' && c <= '9') {
-      six = static_cast<std::uint32_t>(c - '0') + 52;
-    } else if (c == '+' || c == '/') {
-      six = c == '+' ? 62 : 63;
-    } else {
-      return {};
-    }
-    bits = bits << 6U | six;
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      out += static_cast<char>(bits >> static_cast<unsigned>(count) & 0xffU);
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
@@ -76,7 +47,7 @@ Result<std::vector<CheckpointEntry>> parse_checkpoint(std::string_view text) {
                           text_of(item, "ContainerName"),
                           text_of(item, "ResourceName"),
                           {},
-                          decoded(text_of(item, "AllocResp"))};
+                          decode_base64(text_of(item, "AllocResp")).value_or("")};
     if (const auto* devices = member(item, "DeviceIDs")) add_devices(*devices, &entry.devices);
     if (!entry.pod_uid.empty() && !entry.container.empty() && !entry.resource.empty() &&
         !entry.devices.empty())

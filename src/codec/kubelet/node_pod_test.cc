@@ -87,5 +87,18 @@ TEST(RuntimeConfig, WhatContainerdTells) {
   EXPECT_EQ(parse_runtime_config("[crio]\n").cdi, std::nullopt);
 }
 
+TEST(RuntimeConfig, IsReadSixtyFourDeep) {
+  const auto reads = [](std::size_t depth) {
+    return parse_runtime_config(R"({"enableCDI":true,"x":)" + std::string(depth - 1, '[') +
+                                std::string(depth - 1, ']') + "}")
+        .cdi.has_value();
+  };
+  EXPECT_TRUE(reads(64));
+  EXPECT_FALSE(reads(65));
+  EXPECT_EQ(parse_runtime_config(R"({"enableCDI":null,"cdiSpecDirs":[]})").cdi, std::nullopt);
+  EXPECT_EQ(parse_runtime_config(R"({"enableCDI":null,"cdiSpecDirs":["",7,"/a"]})").cdi_dirs,
+            std::vector<std::string>{"/a"});
+}
+
 }  // namespace
 }  // namespace carve::codec

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "codec/node/gpu_object.h"
 
 namespace carve::codec {
@@ -283,6 +285,65 @@ TEST(NodeObject, LabelValues) {
   EXPECT_EQ(label_value(std::string(62, 'x') + "--y"), std::string(62, 'x'))
       << "cut behind a dash, which may not end it";
   EXPECT_EQ(label_value("_a_b_"), "a_b");
+}
+
+TEST(GpuObject, ANameWithoutAnythingElseIsQuotedUpToALimit) {
+  std::size_t odd = 0;
+  const auto what = parse_gpu_object(R"({"metadata":{"name":")" + std::string(300, 'z') + "\"}}", &odd).error().what;
+  EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 253) << what;
+}
+
+TEST(GpuObject, IndexNodeAndLanesAreReadWithinTheirLimits) {
+  const auto read = [](const std::string& rest) {
+    std::size_t odd = 0;
+    auto gpu = parse_gpu_object(
+        R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5,)" + rest + "}}", &odd);
+    EXPECT_TRUE(gpu) << rest;
+    return gpu.value_or(GpuObject{});
+  };
+  EXPECT_EQ(read(R"("index":4096)").index, 4096);
+  EXPECT_EQ(read(R"("index":4097)").index, 4096);
+  EXPECT_EQ(read(R"("index":0)").index, 0);
+  EXPECT_EQ(read(R"("index":-1)").index, 0);
+  EXPECT_EQ(read(R"("numaNode":0)").card.numa_node, 0);
+  EXPECT_EQ(read(R"("numaNode":4096)").card.numa_node, 4096);
+  EXPECT_EQ(read(R"("numaNode":4097)").card.numa_node, -1);
+  EXPECT_EQ(read(R"("numaNode":-1)").card.numa_node, -1);
+  EXPECT_EQ(read(R"("links":[{"uuid":"GPU-2","lanes":255}])").links.at(0).lanes, 255);
+  EXPECT_EQ(read(R"("links":[{"uuid":"GPU-2","lanes":256}])").links.at(0).lanes, 0);
+  EXPECT_EQ(read(R"("links":[{"uuid":"GPU-2"}])").links.at(0).lanes, 0);
+}
+
+TEST(GpuObject, EveryPartOfAHolderMustBeThere) {
+  const std::string whole = R"({"owner":{"kind":"pod","uid":"u"},"part":"c","shareClass":"burst",)"
+                            R"("priorityClass":"online","memory":5,"cores":3})";
+  const auto odd_ones = [](const std::string& holder) {
+    std::size_t odd = 0;
+    const auto gpu = parse_gpu_object(
+        R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5},"status":{"holders":[)" +
+            holder + "]}}",
+        &odd);
+    return gpu && gpu->holders.size() + odd == 1 ? odd : 99;
+  };
+  EXPECT_EQ(odd_ones(whole), 0U);
+  for (const std::string wrong : {R"("kind":"pod")", R"("uid":"u")", R"("part":"c")", R"("shareClass":"burst")",
+                                  R"("priorityClass":"online")", R"("memory":5)", R"("cores":3)"}) {
+    std::string text = whole;
+    text.replace(text.find(wrong), wrong.size(), R"("x":0)");
+    EXPECT_EQ(odd_ones(text), 1U) << wrong;
+  }
+}
+
+TEST(GpuObject, AWholeCardIsReadBackWholeAndExclusive) {
+  auto gpu = some_gpu();
+  Slice& slice = gpu.holders.front().slice;
+  slice.card = gpu.card.id;
+  slice.whole = slice.exclusive = true;
+  std::size_t odd = 0;
+  const auto read = parse_gpu_object(stored(gpu), &odd);
+  ASSERT_TRUE(read) << read.error().what;
+  ASSERT_EQ(read->holders.size(), 1U);
+  EXPECT_EQ(read->holders.front().slice, slice);
 }
 
 }  // namespace

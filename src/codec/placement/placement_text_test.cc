@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace carve::codec {
 namespace {
 
@@ -105,6 +107,51 @@ TEST(PlacementText, APodSaysItInAnAnnotation) {
       placement_of(pod).error().what,
       testing::StartsWith(
           "annotation elasticgpu.io/placement: \"best\" is no placement; legal are binpack"));
+}
+
+TEST(PlacementText, NamesAndLabelsAreAsLongAsKubernetesHasThem) {
+  const auto fits = [](const std::string& text) { return parse_placement_rules(text).has_value(); };
+  const auto name = [](std::size_t size) { return std::string(size, 'n'); };
+  EXPECT_TRUE(fits("namespace." + name(63) + " = spread"));
+  EXPECT_FALSE(fits("namespace." + name(64) + " = spread"));
+  const auto pool = [&](const std::string& called, const std::string& labels) {
+    return fits("pool." + called + " = spread\npool." + called + ".nodes = " + labels);
+  };
+  EXPECT_TRUE(pool(name(63), "a=b"));
+  EXPECT_FALSE(pool(name(64), "a=b"));
+  EXPECT_TRUE(pool("p", name(317) + "=" + name(63)));
+  EXPECT_FALSE(pool("p", name(318) + "=b"));
+  EXPECT_FALSE(pool("p", "a=" + name(64)));
+  for (int code = 0x21; code < 0x7f; ++code) {  // what stands between words, parts lines and lists left out
+    const char c = static_cast<char>(code);
+    if (std::string_view("#,=").find(c) != std::string_view::npos) continue;
+    const std::string one(1, c);
+    const bool small = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    const bool letter = small || (c >= 'A' && c <= 'Z');
+    EXPECT_EQ(fits("namespace.a" + one + " = spread"), small || c == '-') << one;
+    EXPECT_EQ(pool("p", "a" + one + "=b"), letter || std::string_view("-_./").find(c) != std::string_view::npos) << one;
+    EXPECT_EQ(pool("p", "a=b" + one), letter || std::string_view("-_.").find(c) != std::string_view::npos) << one;
+  }
+}
+
+TEST(PlacementText, AHundredPoolsAreLegal) {
+  std::string text;
+  for (int i = 0; i < 100; ++i)
+    text += "pool.p" + std::to_string(i) + " = spread\npool.p" + std::to_string(i) + ".nodes = a=b\n";
+  const auto rules = parse_placement_rules(text);
+  ASSERT_TRUE(rules) << rules.error().what;
+  EXPECT_EQ(rules->pools.size(), 100U);
+}
+
+TEST(PlacementText, WhatIsWrongIsQuotedUpToALimit) {
+  const std::string longest(200, 'z');
+  const auto quoted = [](const std::string& text) {
+    const std::string what = error_of(text);
+    return std::count(what.begin(), what.end(), 'z');
+  };
+  EXPECT_EQ(quoted("cluster = " + longest), 64);
+  EXPECT_EQ(quoted("pool.a = spread\npool.a.nodes = " + longest), 64);
+  EXPECT_EQ(quoted(longest + " = spread"), 128);
 }
 
 }  // namespace

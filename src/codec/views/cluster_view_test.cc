@@ -150,5 +150,20 @@ TEST(ClusterView, YamlIsTheSameDocument) {
   EXPECT_FALSE(yaml_of_json("{"));
 }
 
+TEST(Explanation, ARankedNodeIsShownWithTheTermsOfItsScore) {
+  Explanation said;
+  RankedNode node;
+  node.node = "n1";
+  node.policies = "by binpack";
+  node.score = 9;
+  node.left = {5, 6, 7};
+  node.cards = {{CardId("GPU-1"), 8, {"c", "d"}}, {CardId("GPU-2"), 4, {}}};
+  said.ranked = {node};
+  EXPECT_THAT(to_json(said),
+              HasSubstr(R"("ranked":[{"node":"n1","policies":"by binpack","score":9,"node_left":6,"cards_left":5,)"
+                        R"("owners":7,"cards":[{"card":"GPU-1","left":8,"gives":["c","d"]},)"
+                        R"({"card":"GPU-2","left":4,"gives":[]}]}])"));
+}
+
 }  // namespace
 }  // namespace carve::codec

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace carve::codec {
 namespace {
 
@@ -73,6 +75,12 @@ TEST(GpushareInspect, AWholeCardIsAllOfIt) {
   gpu.holders[0].slice.whole = true;
   EXPECT_NE(gpushare_inspect(cluster_view({gpu}, {}), Bytes::gib(1), "").find(R"("totalGPU":15,"usedGPU":15,"devs")"),
             std::string::npos);
+}
+
+TEST(GpushareInspect, ANodeThatIsNotThereIsQuotedUpToALimit) {
+  const auto empty = cluster_view(std::vector<GpuObject>(), {});
+  const std::string text = gpushare_inspect(empty, Bytes::gib(1), std::string(300, 'z'));
+  EXPECT_EQ(std::count(text.begin(), text.end(), 'z'), 253) << text;
 }
 
 }  // namespace

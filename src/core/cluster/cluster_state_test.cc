@@ -73,5 +73,27 @@ TEST(ClusterState, ACopySharesAllButThePiecesThatChanged) {
   EXPECT_EQ(after.size(), 999U);
 }
 
+TEST(ClusterState, NamesOfEveryLengthAreFoundAndNamesBesideThemAreNot) {
+  Nodes nodes;
+  for (std::size_t length = 1; length <= 40; ++length) {
+    for (std::size_t at = 0; at < length; ++at) {  // each with one letter of its own
+      std::string name(length, 'n');
+      name[at] = 'a';
+      nodes[name] = node();
+    }
+  }
+  const ClusterState state(nodes);
+  expect_same(state, nodes);
+  for (const auto& [name, one] : nodes) {
+    EXPECT_EQ(state.at(name), one);
+    for (std::size_t at = 0; at < name.size(); ++at) {
+      std::string other = name;
+      other[at] = 'b';
+      ASSERT_FALSE(state.contains(other)) << other;
+    }
+  }
+  EXPECT_FALSE(state.contains(""));
+}
+
 }  // namespace
 }  // namespace carve

@@ -18,7 +18,6 @@ struct FittingView {
   std::int64_t score = 0;
   const std::shared_ptr<const NodeState>* state = nullptr;  // lives as long as the cluster that was asked about
   ClusterState::Number number = 0;                          // there
-  friend bool operator==(const FittingView& a, const FittingView& b) { return a.node == b.node && a.score == b.score; }
 };
 struct RefusedView {
   std::string_view node;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <tuple>
 
 namespace carve {
 namespace {
@@ -177,6 +178,37 @@ TEST(FitCache, OnlyWhatChangedIsAskedAgain) {
   }
   EXPECT_EQ(cache.figures().asked, 104U) << "all of them once, then the one that is another object, four times";
   EXPECT_EQ(cache.figures().remembered, 396U);
+}
+
+/// Where room is held, who asks and how important it is decides: no answer is remembered there.
+TEST(FitCache, WhereRoomIsHeldEveryoneIsAskedForAnew) {
+  const Owner held{OwnerKind::kPod, "held"};
+  auto state = std::make_shared<NodeState>();
+  Card card;
+  card.id = CardId("GPU-0");
+  card.memory = Bytes::gib(16);
+  ASSERT_TRUE(state->ledger.put_card(card));
+  state->holds = {Hold{held, 5, {Slice{held, "c", card.id, Bytes::gib(10), CoreShare(1)}}, {}}};
+  const auto cluster = std::make_shared<ClusterState>();
+  cluster->put("n", state);
+  const auto rules = std::make_shared<const PlacementRules>();
+  Request request;
+  request.memory = MemoryAsk::of(Bytes::gib(8));
+  request.compute = CoreShare(1);
+  const std::vector<PartRequest> parts = {{"c", Phase::kRun, request, {}}};
+  const PodPolicy policy(*rules, "s", {});
+  const std::vector<std::string_view> names = {"n"};
+  const Owner other{OwnerKind::kPod, "other"};
+  const auto ahead = std::make_shared<const NodeState>(*state);
+  FitCache cache;
+  for (const auto& [owner, priority, fits] :
+       {std::tuple{&other, 5, false}, std::tuple{&other, 6, true}, std::tuple{&held, 0, true},
+        std::tuple{&other, 0, false}}) {
+    const FitCache::Ask ask{*owner, parts, names, rules, policy, priority};
+    EXPECT_EQ(cache.fit(cluster, ask).nodes.size(), fits ? 1U : 0U) << priority;
+    EXPECT_EQ(cache.score_ahead(cluster, 0, ahead, ask).has_value(), fits) << priority;
+  }
+  EXPECT_EQ(cache.figures().remembered, 0U);
 }
 
 }  // namespace

@@ -239,5 +239,14 @@ TEST(Ledger, WhatIsLegalInARecordIsLegalHereAndNothingElse) {
   EXPECT_GT(all - legal, 100U);
 }
 
+TEST(Ledger, APartsSlicesAreThoseOfItsOwnerAndItsName) {
+  Ledger ledger = two_cards();
+  const Slice own = slice("x", "c", kA, 1, 1);
+  ASSERT_TRUE(ledger.add({own, slice("x", "d", kA, 1, 1), slice("y", "c", kB, 1, 1)}));
+  EXPECT_EQ(ledger.slices_of(own.owner, "c"), std::vector<Slice>{own});
+  EXPECT_EQ(ledger.slices_of(own.owner).size(), 2U);
+  EXPECT_TRUE(ledger.slices_of(own.owner, "e").empty());
+}
+
 }  // namespace
 }  // namespace carve

@@ -173,6 +173,38 @@ TEST(PlacePod, AnInitPartOfAGroupStandsWithItAndCountsWhenItIsTheLargest) {
   EXPECT_FALSE(place_on(ledger, {grouped("i", 7, Phase::kInit), grouped("a", 1)}));
 }
 
+TEST(PlacePod, OfAGroupsInitPartsTheLargestCountsInWhateverOrderTheyCome) {
+  // 45 of the compute of the first card are free, all of the second.
+  Ledger ledger = machine(2);
+  Slice other{{OwnerKind::kPod, "other"}, "c", CardId("GPU-0"), Bytes::gib(1), CoreShare(55)};
+  ASSERT_TRUE(ledger.add({other}));
+  const auto card = [&](const std::vector<std::uint32_t>& inits, std::uint32_t run) {
+    std::vector<PartRequest> parts = {part("run", 1, run)};
+    for (const std::uint32_t compute : inits)
+      parts.push_back(part("init" + std::to_string(parts.size()), 1, compute, Phase::kInit));
+    for (PartRequest& one : parts) one.together = "gpushare";
+    const auto placed = place_on(ledger, parts);
+    return placed ? placed->front().card.str() : placed.error().what;
+  };
+  EXPECT_EQ(card({45, 30}, 10), "GPU-0");
+  EXPECT_EQ(card({50, 30}, 10), "GPU-1");
+  EXPECT_EQ(card({30, 50}, 10), "GPU-1");
+  EXPECT_EQ(card({30, 10}, 45), "GPU-0");
+  EXPECT_EQ(card({30, 10}, 46), "GPU-1");
+}
+
+TEST(PlacePod, PartsThatRunBesideEachOtherAndNamedCardsGoWhereThePolicyAndTheNameSay) {
+  const Ledger ledger = machine(2);
+  const auto spread = place_pod(ledger, {}, kPod, {part("a", 1, 1), part("b", 1, 1)}, kPolicies[1]);
+  ASSERT_TRUE(spread) << spread.error().what;
+  EXPECT_EQ(cards_of(*spread), "a:GPU-0 b:GPU-1") << "the emptiest card each time, not the first part's";
+  PartRequest named = part("i", 1, 1, Phase::kInit);
+  named.request.constraints.cards = {CardId("GPU-1")};
+  const auto placed = place_on(ledger, {part("a", 1, 1), named});
+  ASSERT_TRUE(placed) << placed.error().what;
+  EXPECT_EQ(cards_of(*placed), "a:GPU-0 i:GPU-1") << "an init part on the card that it names";
+}
+
 TEST(PlacePod, OthersOfThePodStandWhereTheyFit) {
   const auto placed = place_on(machine(2, 8), {grouped("a", 3), part("n", 6, 10), grouped("b", 3),
                                                part("i", 8, 10, Phase::kInit)});

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/policy/policy.h"
 
 namespace carve {
@@ -151,6 +153,26 @@ TEST(Policy, AnUnknownNameIsRefusedWithTheNamesThereAre) {
   const auto row = policy_named("random");
   ASSERT_FALSE(row);
   EXPECT_EQ(row.error().what, "policy: \"random\" is none; legal are binpack, spread");
+}
+
+TEST(Policy, AnUnknownNameIsQuotedUpToALimit) {
+  const std::string what = policy_named(std::string(100, 'z')).error().what;
+  EXPECT_EQ(std::count(what.begin(), what.end(), 'z'), 64);
+}
+
+TEST(Policy, AScoreRanksWhatIsLeftOfACardAndItsNeighbours) {
+  const auto score = [](const PolicyRow& policy, std::uint64_t gib, std::uint32_t compute, std::uint32_t owners) {
+    CardState state{card("a"), {}, {}};
+    state.use = {Bytes::gib(gib), CoreShare(compute), false, 1, owners};
+    return policy.score(state, {Bytes::gib(1), CoreShare(10), CoreShare(10)});
+  };
+  EXPECT_GT(score(binpack(), 5, 30, 1), score(binpack(), 4, 30, 1)) << "less memory is left";
+  EXPECT_GT(score(binpack(), 4, 31, 1), score(binpack(), 4, 30, 1)) << "less compute is left";
+  EXPECT_EQ(score(binpack(), 4, 30, 2), score(binpack(), 4, 30, 1));
+  EXPECT_LT(score(spread(), 5, 30, 1), score(spread(), 4, 30, 1));
+  EXPECT_LT(score(spread(), 4, 31, 1), score(spread(), 4, 30, 1));
+  EXPECT_LT(score(spread(), 4, 30, 2), score(spread(), 4, 30, 1)) << "a neighbour more";
+  EXPECT_GT(score(spread(), 4, 30, 4095), score(spread(), 4, 31, 0)) << "neighbours come after what is left";
 }
 
 }  // namespace

@@ -1,0 +1,71 @@
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "lease/gate.h"
+
+namespace carve::lease {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+/// What the slot says after a segment of an estimated millisecond has ended at 70 ms.
+struct Ended {
+  std::unique_ptr<abi::GrantPage> grant = std::make_unique<abi::GrantPage>();
+  std::unique_ptr<abi::AccountPage> account = std::make_unique<abi::AccountPage>();
+  Gate gate;
+  bool told = false;
+
+  Ended(std::uint64_t in_flight, abi::LeaseMode mode) {
+    gate.attach(grant.get(), account.get(), &slot());
+    grant->lease.raw = static_cast<std::uint32_t>(mode);
+    slot().inflight_ns.raw = in_flight;
+    slot().busy.raw = 1;
+    slot().anchor_ns.raw = 50 * kMs;
+    Segment segment;
+    segment.estimate_ns = kMs;
+    told = gate.completed(segment, 10 * kMs, 12 * kMs, 70 * kMs);
+  }
+  abi::AccountSlot& slot() { return account->slots[0]; }
+};
+
+TEST(GateCompletion, TheNextWorkInFlightBeginsWhereTheLastOneEnded) {
+  Ended ended(3 * kMs, abi::LeaseMode::kLease);
+  EXPECT_FALSE(ended.told) << "more is in flight";
+  EXPECT_EQ(ended.slot().anchor_ns.raw, 70 * kMs);
+  EXPECT_EQ(ended.slot().inflight_ns.raw, 2 * kMs);
+  EXPECT_EQ(ended.slot().busy.raw, 1U);
+  EXPECT_EQ(ended.slot().busy_ns.raw, 2 * kMs) << "as long as it ran on the card";
+}
+
+TEST(GateCompletion, TheArbiterIsToldOfTheLastOneUnlessTheSliceIsAlone) {
+  for (const auto mode : {abi::LeaseMode::kLease, abi::LeaseMode::kBlocked, abi::LeaseMode::kSolo}) {
+    Ended ended(kMs, mode);
+    EXPECT_EQ(ended.told, mode != abi::LeaseMode::kSolo);
+    EXPECT_EQ(ended.slot().inflight_ns.raw, 0U);
+    EXPECT_EQ(ended.slot().busy.raw, 0U);
+    EXPECT_EQ(ended.slot().anchor_ns.raw, 70 * kMs);
+  }
+}
+
+TEST(GateCompletion, AStaleSegmentIsClosedOnce) {
+  auto grant = std::make_unique<abi::GrantPage>();
+  auto account = std::make_unique<abi::AccountPage>();
+  Gate gate;
+  gate.attach(grant.get(), account.get(), &account->slots[0]);
+  Lane lane;
+  Segment out;
+  EXPECT_FALSE(gate.close_stale(lane, kMs, &out)) << "nothing is open";
+  lane.segment.open = true;
+  lane.segment.operations = 1;
+  EXPECT_FALSE(gate.close_stale(lane, kMs, &out)) << "something was added since the last look";
+  EXPECT_TRUE(lane.segment.open);
+  EXPECT_TRUE(gate.close_stale(lane, kMs, &out));
+  EXPECT_EQ(out.operations, 1U);
+  EXPECT_FALSE(lane.segment.open);
+  EXPECT_FALSE(gate.close_stale(lane, kMs, &out));
+}
+
+}  // namespace
+}  // namespace carve::lease

@@ -1,0 +1,101 @@
+#include "lease/observe.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+namespace carve::lease {
+namespace {
+
+constexpr std::uint64_t kLast = 1'000'000;
+constexpr std::uint64_t kNow = 2'000'000;
+constexpr std::uint32_t kSlots = abi::kAccountSlots;
+
+struct Page {
+  std::unique_ptr<abi::AccountPage> page = std::make_unique<abi::AccountPage>();
+  abi::AccountSlot& slot(std::uint32_t number) { return page->slots[number]; }
+  Observation seen(std::uint32_t slots = kSlots) { return observe(*page, slots, kLast, kNow); }
+};
+
+TEST(Observe, AnEmptyPageSaysNothing) {
+  Page page;
+  const Observation seen = page.seen();
+  EXPECT_FALSE(seen.want || seen.busy);
+  EXPECT_EQ(seen.inflight_ns + seen.edge_ns + seen.busy_ns, 0U);
+}
+
+TEST(Observe, TheProcessesOfASliceAreAddedUp) {
+  Page page;
+  for (const std::uint32_t number : {0U, 3U, kSlots - 1}) {
+    page.slot(number).busy.raw = 1;
+    page.slot(number).busy_ns.raw = 100 + number;
+    page.slot(number).anchor_ns.raw = kNow;
+    page.slot(number).inflight_ns.raw = 1'000;
+  }
+  page.slot(2).want.raw = 1;
+  const Observation seen = page.seen();
+  EXPECT_TRUE(seen.want && seen.busy);
+  EXPECT_EQ(seen.busy_ns, 300U + 3 + kSlots - 1);
+  EXPECT_EQ(seen.inflight_ns, 3'000U);
+  EXPECT_EQ(seen.edge_ns, kNow);
+}
+
+TEST(Observe, TheLatestEdgeBetweenTwoLooksCounts) {
+  for (const auto& [first, second, edge] : {std::array{kLast, kNow, kNow}, std::array{kNow, kLast, kNow},
+                                            std::array{kLast, kLast - 1, kLast}, std::array{kNow + 1, kLast, kLast},
+                                            std::array{kLast - 1, kNow + 1, std::uint64_t{0}},
+                                            std::array{kLast + 5, kLast + 7, kLast + 7}}) {
+    Page page;
+    page.slot(0).anchor_ns.raw = first;
+    page.slot(1).anchor_ns.raw = second;
+    EXPECT_EQ(page.seen().edge_ns, edge) << first << ", " << second;
+  }
+}
+
+TEST(Observe, WhatIsInFlightIsLessWhatHasPassedSinceTheCardBegan) {
+  const auto left = [](std::uint64_t launched, std::uint64_t anchor, bool busy = true) {
+    Page page;
+    page.slot(0).busy.raw = busy ? 1 : 0;
+    page.slot(0).inflight_ns.raw = launched;
+    page.slot(0).anchor_ns.raw = anchor;
+    return page.seen().inflight_ns;
+  };
+  EXPECT_EQ(left(5'000, kNow), 5'000U);
+  EXPECT_EQ(left(5'000, kNow - 1'000), 4'000U);
+  EXPECT_EQ(left(5'000, kNow - 4'999), 1U);
+  EXPECT_EQ(left(5'000, kNow - 5'000), 0U);
+  EXPECT_EQ(left(5'000, kNow - 5'001), 0U) << "late, and not less than nothing";
+  EXPECT_EQ(left(5'000, kNow + 1), 5'000U) << "an anchor that has not come yet takes nothing away";
+  EXPECT_EQ(left(5'000, kNow, false), 0U) << "nothing is busy";
+}
+
+TEST(Observe, NoMoreIsInFlightThanAnyoneMaySay) {
+  EXPECT_EQ(kMostInflightNs, 1'000'000'000U);
+  Page page;
+  page.slot(0).busy.raw = 1;
+  page.slot(0).anchor_ns.raw = kNow - 10;
+  for (const auto& [launched, left] : {std::array{kMostInflightNs, kMostInflightNs - 10},
+                                       std::array{kMostInflightNs + 1, kMostInflightNs - 10},
+                                       std::array{~std::uint64_t{0}, kMostInflightNs - 10},
+                                       std::array{kMostInflightNs - 1, kMostInflightNs - 11}}) {
+    page.slot(0).inflight_ns.raw = launched;
+    EXPECT_EQ(page.seen().inflight_ns, left) << launched;
+  }
+  page.slot(1).busy.raw = 1;
+  page.slot(1).anchor_ns.raw = kNow;
+  page.slot(1).inflight_ns.raw = 500;
+  EXPECT_EQ(page.seen().inflight_ns, kMostInflightNs) << "of two together";
+}
+
+TEST(Observe, OnlyTheSlotsThatAreInUseAreRead) {
+  Page page;
+  page.slot(4).want.raw = 1;
+  EXPECT_FALSE(page.seen(4).want);
+  EXPECT_TRUE(page.seen(5).want);
+  EXPECT_TRUE(page.seen(kSlots + 1).want) << "no more than there are";
+}
+
+}  // namespace
+}  // namespace carve::lease
