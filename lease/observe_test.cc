@@ -66,7 +66,8 @@ TEST(Observe, WhatIsInFlightIsLessWhatHasPassedSinceTheCardBegan) {
   EXPECT_EQ(left(5'000, kNow - 1'000), 4'000U);
   EXPECT_EQ(left(5'000, kNow - 4'999), 1U);
   EXPECT_EQ(left(5'000, kNow - 5'000), 0U);
-  EXPECT_EQ(left(5'000, kNow - 5'001), 0U) << "late, and not less than nothing";
+  EXPECT_EQ(left(5'000, kNow - 5'001), 1U);
+  EXPECT_EQ(left(5'000, kNow - 7'000), 2'000U) << "what is late may last for as long again";
   EXPECT_EQ(left(5'000, kNow + 1), 5'000U) << "an anchor that has not come yet takes nothing away";
   EXPECT_EQ(left(5'000, kNow, false), 0U) << "nothing is busy";
 }
