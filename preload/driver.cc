@@ -123,7 +123,6 @@ bool fill() {
   FIND(cuDeviceGetGraphMemAttribute);
   FIND(cuStreamGetDevice);
   FIND(cuStreamGetDevice_ptsz);
-  FIND(cuStreamGetCtx);
   FIND(cuCtxPushCurrent_v2);
   FIND(cuCtxPopCurrent_v2);
   FIND(cuPointerGetAttribute);

@@ -58,7 +58,6 @@ struct DriverCalls {
   CUresult (*cuDeviceGetGraphMemAttribute)(CUdevice, int, void*);
   CUresult (*cuStreamGetDevice)(CUstream, CUdevice*);
   CUresult (*cuStreamGetDevice_ptsz)(CUstream, CUdevice*);
-  CUresult (*cuStreamGetCtx)(CUstream, CUcontext*);
   CUresult (*cuCtxPushCurrent_v2)(CUcontext);
   CUresult (*cuCtxPopCurrent_v2)(CUcontext*);
   CUresult (*cuPointerGetAttribute)(void*, int, CUdeviceptr);

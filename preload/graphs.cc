@@ -217,7 +217,6 @@ CARVE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec graph) {
   if (now != Duty::kMeter) {
     return now == Duty::kNone ? CARVE_DRIVER(cuGraphExecDestroy)(graph) : refusal();
   }
-  const auto key = reinterpret_cast<std::uint64_t>(graph);
   forget_duration(graph_key(graph));
   // Taken before, so that what another thread gets under the same handle is not taken for this.
   Entry entries[kMaxCards] = {};
