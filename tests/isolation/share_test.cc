@@ -10,6 +10,7 @@
 #include <fstream>
 #include <mutex>
 #include <numeric>
+#include <ostream>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -119,6 +120,8 @@ struct Pair {
   std::uint32_t share_one, share_other;
 };
 
+std::ostream& operator<<(std::ostream& out, const Pair& pair) { return out << pair.name; }
+
 class TwoSlices : public Share, public ::testing::WithParamInterface<Pair> {};
 
 TEST_P(TwoSlices, GetWhatTheyWerePromised) {
@@ -156,6 +159,8 @@ struct Many {
   int processes;
   std::vector<std::string> work;
 };
+
+std::ostream& operator<<(std::ostream& out, const Many& many) { return out << many.name; }
 
 class ManyProcesses : public Share, public ::testing::WithParamInterface<Many> {};
 
