@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import select
 import signal
 import socket
 import struct
@@ -697,7 +698,11 @@ while True:
         until("running", 5, self.m.slices)
         self.m.up_process.kill()
         self.m.up_process.wait()
-        os.kill(self.m.pid_of("agent"), signal.SIGKILL)
+        agent = self.m.pid_of("agent")
+        ended = os.pidfd_open(agent)
+        os.kill(agent, signal.SIGKILL)
+        assert select.select([ended], [], [], 10)[0], "the killed agent has ended"
+        os.close(ended)
         with open(folder + "/journal", "r+b") as file:
             file.seek(40)
             file.write(b"damage")

@@ -41,6 +41,16 @@ def mib(text):
     return int(re.match(r'(\d+) ?MiB', text.strip()).group(1))
 
 
+def lists_process(words, text, pid):
+    """Whether the output of nvidia-smi's mode `words` lists the process. A clock of 960 MHz is no process 960: reports name
+    their processes, and two modes print numbers of cards only."""
+    if words and words[0] == '-q':
+        return re.search(rf'(<pid>|Process ID *: ){pid}\b', text) is not None
+    if words and (words[0] == 'dmon' or words[0].startswith('--query-gpu')):
+        return False
+    return re.search(rf'(^|[\s,|]){pid}([\s,|]|$)', text, re.M) is not None
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ('--tool', '--cards', '--memory', '--name', '--neighbour'):
@@ -61,7 +71,10 @@ def main():
 
     full = smi('-q')
     assert full.count(options.name) == cards, full[:2000]
-    report = xml.fromstring(smi('-q', '-x'))
+    assert lists_process(('-q',), full, os.getpid()), full
+    text = smi('-q', '-x')
+    assert lists_process(('-q', '-x'), text, os.getpid()), text
+    report = xml.fromstring(text)
     gpus = report.findall('gpu')
     assert len(gpus) == cards and report.find('attached_gpus').text == str(cards)
     memory = gpus[0].find('fb_memory_usage')
@@ -90,8 +103,7 @@ def main():
         smi(*words)
 
     if options.alone:
-        # The number alone could be anything: as a field, or as `pmon` and the process table print it.
-        seen = [words for words, text in smi.shown if re.search(rf'(^|[\s,|>]){options.neighbour}([\s,|<]|$)', text, re.M)]
+        seen = [words for words, text in smi.shown if lists_process(words, text, options.neighbour)]
         assert not seen, (options.neighbour, seen)
     print(f'{os.path.basename(options.tool)}: {len(smi.shown)} modes, {used} of {total} MiB used')
     print('workout complete')
