@@ -2,6 +2,7 @@
 and the simulated driver in it. What is asserted about memory and time is read from carve-simctl."""
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -84,6 +85,14 @@ class Machine:
         if not line.startswith("ready:"):
             raise AssertionError(f"carve up said: {line!r} {open(self.folder + '/up.err').read()}{self.logs()}")
         return line
+
+    def kill_agent(self):
+        """Kills the agent and waits for its end: until then its sockets take connections that stay without an answer."""
+        agent = self.pid_of("agent")
+        ended = os.pidfd_open(agent)
+        os.kill(agent, signal.SIGKILL)
+        assert select.select([ended], [], [], 10)[0], "the killed agent has not ended"
+        os.close(ended)
 
     def logs(self):
         text = ""
