@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from . import carve, images, paths
 from .kube import wait_for
