@@ -87,7 +87,7 @@ count_failure() {
 
 # count_pass PRESET NAME: a test whose last try passed. A test that needed more than one try is reported with its rate and
 # with its line in docs/flaky.md. A unit test that is not listed there is a defect and fails the run; exempt are the tests
-# of real processes (label integration), of real time (alone) and of a real Kubernetes (cluster, and soak's rings).
+# of real processes (labels integration and thirdparty), of real time (alone) and of a real Kubernetes (cluster, and soak's rings).
 count_pass() {
   local key=$1$'\t'$2 line report
   if [ "${passes[$key]:-0}" -eq "${tries[$key]:-0}" ]; then passed=$((passed + 1)); return; fi
@@ -118,7 +118,7 @@ flaky_line() {
 # waits_for_real_time PRESET NAME: whether a test runs real processes, measures real time, or waits for a real Kubernetes.
 waits_for_real_time() {
   case "$2" in cluster-*) return 0 ;; esac
-  (cd "$CARVE_ROOT/build/$1" && ctest -N -L '^(integration|alone|cluster)$') | sed -n 's/^ *Test *#[0-9]*: //p' | grep -Fxq -- "$2"
+  (cd "$CARVE_ROOT/build/$1" && ctest -N -L '^(integration|thirdparty|alone|cluster)$') | sed -n 's/^ *Test *#[0-9]*: //p' | grep -Fxq -- "$2"
 }
 
 # late_tries: each test that failed at both tries of `again` is tried twice more when all else has ended, alone on the
