@@ -121,7 +121,7 @@ class Card {
       return;
     }
     check(mode != LeaseMode::kBlocked || slice.gate.on_its_own());
-    if (p.close) slice.gate.abandoned(p.closed, now_);
+    if (p.close) slice.gate.abandoned(p.closed, slice.gate.longest_expected_ns(p.closed), now_);
     lease::Segment done;
     if (slice.gate.leave(slice.lane, p, &done)) slice.gate.completed(done, now_, now_ + key * 1000ULL, now_);
   }
