@@ -107,7 +107,9 @@ Gate::InFlight Gate::in_flight(std::uint64_t own_ns) const {
     if (ns == 0) continue;
     ++all.processes;
     all.ns += min_of(ns, kMostOfOne);
-    all.anchor_ns = max_of(all.anchor_ns, other.anchor_ns.load_relaxed());
+    // One that has announced and did not go yet has no anchor of this work: nothing of it can be late.
+    const bool works = other.busy.load_acquire() != 0;
+    all.anchor_ns = max_of(all.anchor_ns, works ? other.anchor_ns.load_relaxed() : ~std::uint64_t{0});
   }
   return all;
 }
