@@ -2,13 +2,14 @@
 #include "preload/memory.h"
 #include "preload/meter.h"
 
-// The later ways by which a stream begins and ends to capture. (The first ones stand in launch.cc.) While one of these
-// calls is under way no thread allocates or frees in stream order: whether a request becomes a node or memory is known
-// before the driver is called, and stays so until it has answered.
+// The ways by which a stream begins and ends to capture. While one of these calls is under way no thread allocates or
+// frees in stream order: whether a request becomes a node or memory is known before the driver is called, and stays so
+// until it has answered.
 using namespace carve::preload;
 
 namespace {
 
+// What is open ends before a stream captures: the helper must not record into a graph.
 template <class Call>
 CUresult begin(Call call) {
   if (duty() == Duty::kUnknown) {
@@ -23,6 +24,7 @@ CUresult begin(Call call) {
   return result;
 }
 
+// A capture ends whether or not the graph comes out of it; and one that did not begin does not end another.
 template <class Call>
 CUresult end(CUstream stream, bool per_thread, Call call) {
   if (duty() == Duty::kUnknown) {
@@ -39,6 +41,36 @@ CUresult end(CUstream stream, bool per_thread, Call call) {
 
 }  // namespace
 
+CARVE_EXPORT CUresult cuStreamBeginCapture(CUstream stream) {
+  return begin([=] { return CARVE_DRIVER(cuStreamBeginCapture)(stream); });
+}
+CARVE_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
+  return begin([=] { return CARVE_DRIVER(cuStreamBeginCapture_v2)(stream, mode); });
+}
+CARVE_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* nodes,
+                                                   const void* edges, std::size_t count, int mode) {
+  return begin([=] {
+    return CARVE_DRIVER(cuStreamBeginCaptureToGraph)(stream, graph, nodes, edges, count, mode);
+  });
+}
+CARVE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  return end(stream, false, [=] { return CARVE_DRIVER(cuStreamEndCapture)(stream, graph); });
+}
+CARVE_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
+  return begin([=] { return CARVE_DRIVER(cuStreamBeginCapture_ptsz)(stream); });
+}
+CARVE_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode) {
+  return begin([=] { return CARVE_DRIVER(cuStreamBeginCapture_v2_ptsz)(stream, mode); });
+}
+CARVE_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* nodes,
+                                                   const void* edges, std::size_t count, int mode) {
+  return begin([=] {
+    return CARVE_DRIVER(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, nodes, edges, count, mode);
+  });
+}
+CARVE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
+  return end(stream, true, [=] { return CARVE_DRIVER(cuStreamEndCapture_ptsz)(stream, graph); });
+}
 CARVE_EXPORT CUresult cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void* callback,
                                                     void* data) {
   return begin([=] {

@@ -109,31 +109,6 @@ CARVE_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* l
                  [=] { return CARVE_DRIVER(cuLaunchCooperativeKernelMultiDevice)(launches, count, flags); });
 }
 
-// What is open ends before a stream captures: the helper must not record into a graph.
-#define CARVE_CAPTURE(symbol, params, args, after) \
-  CARVE_EXPORT CUresult symbol params {            \
-    if (duty() == Duty::kUnknown) {                \
-      return refusal();                            \
-    }                                              \
-    before_capture();                              \
-    const HoldAlone change(memory.capture_lock);   \
-    const CUresult result = CARVE_DRIVER(symbol) args; \
-    if (result == CUDA_SUCCESS) {                  \
-      after();                                     \
-    }                                              \
-    return result;                                 \
-  }
-CARVE_CAPTURE(cuStreamBeginCapture, (CUstream s), (s), capture_began)
-CARVE_CAPTURE(cuStreamBeginCapture_ptsz, (CUstream s), (s), capture_began)
-CARVE_CAPTURE(cuStreamBeginCapture_v2, (CUstream s, int mode), (s, mode), capture_began)
-CARVE_CAPTURE(cuStreamBeginCapture_v2_ptsz, (CUstream s, int mode), (s, mode), capture_began)
-CARVE_CAPTURE(cuStreamBeginCaptureToGraph,
-              (CUstream s, CUgraph g, const CUgraphNode* d, const void* e, std::size_t n, int mode),
-              (s, g, d, e, n, mode), capture_began)
-CARVE_CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
-              (CUstream s, CUgraph g, const CUgraphNode* d, const void* e, std::size_t n, int mode),
-              (s, g, d, e, n, mode), capture_began)
-
 #define CARVE_SYNC(symbol, params, args)                  \
   CARVE_EXPORT CUresult symbol params {                   \
     if (duty() == Duty::kUnknown) {                       \
@@ -167,30 +142,4 @@ CARVE_EXPORT CUresult cuStreamDestroy(CUstream stream) {
   before_stream_ends(stream);
   const HoldAlone change(memory.capture_lock);  // the stream may be capturing
   return CARVE_DRIVER(cuStreamDestroy)(stream);
-}
-
-// A capture ends whether or not the graph comes out of it; and one that did not begin does not end another.
-CARVE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
-  if (duty() == Duty::kUnknown) {
-    return refusal();
-  }
-  const HoldAlone change(memory.capture_lock);
-  const bool captured = capturing(stream, false);
-  const CUresult result = CARVE_DRIVER(cuStreamEndCapture)(stream, graph);
-  if (captured && !capturing(stream, false)) {
-    capture_ended();
-  }
-  return result;
-}
-CARVE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
-  if (duty() == Duty::kUnknown) {
-    return refusal();
-  }
-  const HoldAlone change(memory.capture_lock);
-  const bool captured = capturing(stream, true);
-  const CUresult result = CARVE_DRIVER(cuStreamEndCapture_ptsz)(stream, graph);
-  if (captured && !capturing(stream, true)) {
-    capture_ended();
-  }
-  return result;
 }
