@@ -24,14 +24,15 @@ std::atomic<std::uint64_t> g_threads{1};
 
 void free_thread_state(void* state) { delete static_cast<ThreadState*>(state); }
 
-/// A process sees a card when it can open its node, and the node is a device.
+/// A process sees a card when it can open its node, and the node is a device. As of the real driver the node stays
+/// open for as long as the process lives.
 bool card_visible(std::uint32_t card) {
   const std::string path = "/dev/nvidia" + std::to_string(card);
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
   struct stat status;
   const bool device = fstat(fd, &status) == 0 && S_ISCHR(status.st_mode);
-  close(fd);
+  if (!device) close(fd);
   return device;
 }
 

@@ -33,6 +33,9 @@ int precondition_missing(const char* name, const std::string& why);
 // Rows that live in files of their own.
 int module_globals(const Options&);
 int module_globals_room(const Options&);
+int no_context_memory(const Options&);
+int many_globals(const Options&);
+int memory_bursts(const Options&);
 int pages_truncated(const Options&);
 int pages_locked(const Options&);
 int pages_noise(const Options&);

@@ -28,7 +28,7 @@ ATTACKS = {
     "dlmopen": "held", "get-proc-address": "held", "versioned-name": "held", "fork": "held",
     "exec-child": "held", "setuid-child": "held",
     "driver-file-after": "either", "driver-file-before": "either", "own-copy": "either", "static-client": "either",
-    "registered-memory": "either", "module-globals": "either",
+    "registered-memory": "either", "module-globals": "either", "no-context-memory": "either", "many-globals": "either",
     "pages-truncated": "either", "pages-locked": "either", "pages-noise": "either", "pages-lied": "either",
     "grant-written": "held", "stopped-in-lease": "either",
 }

@@ -89,6 +89,42 @@ Taken take_globals(const Find& find, std::uint64_t bytes) {
   return taken;
 }
 
+Taken take_without_context(const Find& find, std::uint64_t target, std::uint64_t step) {
+  // CUmemAllocationProp: type, handle types, location (type, id), a pointer and 8 bytes of flags.
+  struct Properties {
+    int type = 1;  // pinned
+    int handle_types = 0;
+    int location_type = 1;  // a device
+    int location_id = 0;
+    void* meta = nullptr;
+    unsigned char flags[8] = {};
+  };
+  using Create = int (*)(std::uint64_t*, std::size_t, const Properties*, std::uint64_t);
+  Taken taken;
+  const auto init = entry<Init>(find, "cuInit");
+  const auto create = entry<Create>(find, "cuMemCreate");
+  taken.reached_driver = init && create;
+  taken.refused_with = taken.reached_driver ? init(0) : kNotFound;
+  const Properties properties;
+  while (taken.refused_with == 0 && taken.bytes < target) {
+    std::uint64_t handle = 0;
+    taken.refused_with = create(&handle, step, &properties, 0);
+    if (taken.refused_with == 0) taken.bytes += step;
+  }
+  return taken;
+}
+
+std::uint64_t burst_of_memory(const Find& find, std::uint64_t bytes, unsigned milliseconds) {
+  using Free = int (*)(std::uint64_t);
+  const auto alloc = entry<Alloc>(find, "cuMemAlloc_v2");
+  const auto give_back = entry<Free>(find, "cuMemFree_v2");
+  std::uint64_t address = 0;
+  if (!alloc || !give_back || open_device(find) != 0 || alloc(&address, bytes) != 0) return 0;
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  give_back(address);
+  return bytes;
+}
+
 std::uint64_t free_memory(const Find& find) {
   using GetInfo = int (*)(std::size_t*, std::size_t*);
   const auto get = entry<GetInfo>(find, "cuMemGetInfo_v2");

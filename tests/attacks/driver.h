@@ -22,6 +22,12 @@ Taken take_memory(const Find& find, std::uint64_t target, std::uint64_t step);
 /// Loads a module with `bytes` of global variables on device 0: the driver takes them at loading. Keeps all of it.
 Taken take_globals(const Find& find, std::uint64_t bytes);
 
+/// Takes memory on device 0 by handles, without making a context; keeps all of it.
+Taken take_without_context(const Find& find, std::uint64_t target, std::uint64_t step);
+
+/// Takes `bytes` in one piece in the current context, and gives them back after so many milliseconds. What it got.
+std::uint64_t burst_of_memory(const Find& find, std::uint64_t bytes, unsigned milliseconds);
+
 /// What the driver, or who stands before it, says is free in the current context; 0 when it does not say.
 std::uint64_t free_memory(const Find& find);
 

@@ -84,6 +84,20 @@ def globals_take_room(machine):
     assert len(events(machine, "breach-memory")) == known, machine.view()["events"]
 
 
+def bursts(machine):
+    """Held for less than a look at the lists takes, again and again: each that is seen makes the next one dearer."""
+    ended = len(events(machine, "breach-memory"))
+    child = machine.start("run", "--memory", "2Gi", "--cores", "10", "--", machine.program("carve-attack"),
+                          "memory-bursts", "--bytes", str(4096 * MIB))
+    out, _ = child.communicate(timeout=60)
+    succeeded = [json.loads(line) for line in out.splitlines() if '"burst"' in line]
+    succeeded = [one for one in succeeded if one["got_bytes"] > 2048 * MIB]
+    print(f"bursts of 150 ms: {len(succeeded)} of 50 came back to tell, then the slice was ended")
+    assert child.returncode == -signal.SIGKILL and len(succeeded) <= 10, (child.returncode, out)
+    assert events(machine, "breach-memory-brief") or len(events(machine, "breach-memory")) > ended, machine.view()["events"]
+    until("free", 5, lambda: not machine.slices())
+
+
 def compute(machine):
     neighbour = machine.start("run", "--memory", "2Gi", "--cores", "70", "--", machine.program("carve-sample-spin"),
                               "--kernel-us", "500", "--seconds", "600")
@@ -156,6 +170,7 @@ def main():
         memory(machine)
         globals_past_the_limit(machine)
         globals_take_room(machine)
+        bursts(machine)
         compute(machine)
         compute_by_little(machine)
     except BaseException:

@@ -1,7 +1,12 @@
 #include "adapter/process/proc_fs.h"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "abi/hello.h"
@@ -45,6 +50,29 @@ std::vector<std::string> ProcFs::slices_seen_by(std::int32_t pid) const {
   // host looks like one of another container; and a tenant may make folders beside its own.
   const auto mounts = read_text("/proc/" + std::to_string(pid) + "/mountinfo", kLongestMounts);
   return mounts ? slices_in_mounts(*mounts) : std::vector<std::string>();
+}
+
+std::vector<std::int32_t> ProcFs::holders_of_card(int minor) const {
+  constexpr unsigned kNvidiaMajor = 195;  // of the kernel's list of allocated devices; a tenant may give it any name
+  const std::string name = "/dev/nvidia" + std::to_string(minor);
+  std::vector<std::int32_t> pids;
+  std::error_code ignored;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
+    const std::int32_t pid = std::atoi(process.path().filename().c_str());
+    if (pid <= 0) continue;
+    std::error_code unreadable;
+    for (std::filesystem::directory_iterator at(process.path() / "fd", unreadable), end; !unreadable && at != end;
+         at.increment(unreadable)) {
+      std::error_code gone;
+      struct stat status = {};
+      const bool same_device = ::stat(at->path().c_str(), &status) == 0 && S_ISCHR(status.st_mode) &&
+                               status.st_rdev == makedev(kNvidiaMajor, static_cast<unsigned>(minor));
+      if (!same_device && std::filesystem::read_symlink(at->path(), gone) != name) continue;
+      pids.push_back(pid);
+      break;
+    }
+  }
+  return pids;
 }
 
 Result<bool> ProcFs::kill(std::int32_t pid, const std::function<bool()>& still) {

@@ -11,6 +11,7 @@ class ProcFs final : public Processes {
  public:
   [[nodiscard]] std::string command(std::int32_t pid) const override;
   [[nodiscard]] std::vector<std::string> slices_seen_by(std::int32_t pid) const override;
+  [[nodiscard]] std::vector<std::int32_t> holders_of_card(int minor) const override;
   Result<bool> kill(std::int32_t pid, const std::function<bool()>& still) override;
 };
 

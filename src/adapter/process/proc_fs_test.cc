@@ -1,17 +1,21 @@
 #include "adapter/process/proc_fs.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "adapter/process/spawn.h"
 #include "adapter/process/text_file.h"
+#include "base/fd.h"
 
 namespace carve {
 namespace {
@@ -75,6 +79,23 @@ TEST(ProcFsTest, AProcessInAMountNamespaceOfItsOwnIsTold) {
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(ProcFs().slices_seen_by(child), Ids());
   ::rmdir(folder.c_str());
+}
+
+TEST(ProcFsTest, WhoHoldsACardsDeviceFileOpenIsFound) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to make a device node";
+  const auto mine = [] {
+    const auto pids = ProcFs().holders_of_card(61);
+    return std::count(pids.begin(), pids.end(), ::getpid());
+  };
+  EXPECT_EQ(mine(), 0);
+  constexpr char kNode[] = "/dev/nvidia61";  // with the numbers of /dev/null: no driver has so many cards here
+  ASSERT_EQ(::mknod(kNode, S_IFCHR | 0600, makedev(1, 3)), 0);
+  {
+    const Fd held(::open(kNode, O_RDWR | O_CLOEXEC));
+    EXPECT_EQ(mine(), 1);
+  }
+  EXPECT_EQ(mine(), 0);
+  ::unlink(kNode);
 }
 
 TEST(ProcFsTest, OnlyWhoIsStillMeantIsKilled) {

@@ -11,16 +11,8 @@ void Agent::act(const Breach& breach) {
   std::string done = "reported only";
   if (action == BreachAction::kThrottle && compute) {
     done = throttle(breach) ? "throttled" : "reported only (its cgroup cannot be frozen here)";
-  } else if (action != BreachAction::kReport) {
-    bool any = false;
-    std::string error;
-    for (const auto pid : breach.pids) {
-      const auto killed = world_.processes.kill(pid, [&] { return is_still_of(breach.slice, pid); });
-      if (!killed) error = killed.error().what;
-      any = any || killed.value_or(false);
-    }
-    done = any ? "killed" : "gone before it was killed";
-    if (!error.empty()) done = (any ? "not all could be killed: " : "could not be killed: ") + error;
+  } else if (action != BreachAction::kReport && breach.kind != BreachKind::kMemoryBrief && !breach.slice.empty()) {
+    done = breach.ends_slice ? end_slice(breach) : end_processes(breach);
   }
   {
     const std::lock_guard lock(state_);
@@ -29,6 +21,38 @@ void Agent::act(const Breach& breach) {
       found->second.remark = std::string(to_string(breach.kind)) + ": " + done;
   }
   note_event(to_string(breach.kind), breach.slice, breach.text + ": " + done);
+}
+
+/// SIGKILL to those that the breach names, each only while it is still the slice's.
+std::string Agent::end_processes(const Breach& breach) {
+  bool any = false;
+  std::string error;
+  for (const auto pid : breach.pids) {
+    const auto killed = world_.processes.kill(pid, [&] { return is_still_of(breach.slice, pid); });
+    if (!killed) error = killed.error().what;
+    any = any || killed.value_or(false);
+  }
+  if (!error.empty()) return (any ? "not all could be killed: " : "could not be killed: ") + error;
+  return any ? "killed" : "gone before it was killed";
+}
+
+/// SIGKILL to all of the slice, whatever it forks meanwhile: where it has a cgroup of ours by that, else to every
+/// process that was seen of it.
+std::string Agent::end_slice(const Breach& breach) {
+  Breach all = breach;
+  bool own = false;
+  {
+    const std::lock_guard lock(state_);
+    const auto found = slices_.find(breach.slice);
+    if (found == slices_.end()) return "gone before it was ended";
+    own = !found->second.keep;
+    all.pids.insert(all.pids.end(), found->second.registered.begin(), found->second.registered.end());
+  }
+  if (own && world_.cgroups != nullptr && world_.cgroups->kill(breach.slice)) {
+    world_.cgroups->wake();
+    return "the slice was ended";
+  }
+  return end_processes(all);
 }
 
 /// Whether the process that has this number now is in the slice: asked anew, for the driver's list and the pages are

@@ -8,6 +8,7 @@ namespace carve {
 namespace {
 constexpr std::chrono::milliseconds kReapEvery{200};
 constexpr std::chrono::milliseconds kWatchEvery{250};
+constexpr std::chrono::milliseconds kWatchClosely{50};  // whoever breaks its bounds for moments
 constexpr int kIdleRounds = 4;
 constexpr std::chrono::milliseconds kWaitStep{200};
 }  // namespace
@@ -16,6 +17,7 @@ Agent::Agent(AgentConfig config, AgentWorld world)
     : config_(std::move(config)),
       world_(std::move(world)),
       watchdog_(config_.bounds),
+      unexplained_(config_.unexplained),
       books_(config_.xid_policy) {}
 
 Result<Grant> Agent::allocate(const Caller& caller, const AllocateRequest& request,
@@ -202,7 +204,7 @@ void Agent::run_watch(Clock& clock, const std::stop_token& stop) {
     watch();
     // Idle it looks seldom, but a new slice is looked at within one short round.
     for (int i = 0; i < kIdleRounds && !stop.stop_requested(); ++i) {
-      clock.sleep_for(kWatchEvery, stop);
+      clock.sleep_for(watchdog_.wary(clock.now()) ? kWatchClosely : kWatchEvery, stop);
       const std::lock_guard lock(state_);
       if (!slices_.empty()) break;
     }

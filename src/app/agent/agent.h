@@ -14,6 +14,7 @@
 #include "app/agent/agent_config.h"
 #include "app/agent/card_watch.h"
 #include "app/agent/slice_table.h"
+#include "app/agent/unexplained.h"
 #include "app/agent/watchdog.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -135,9 +136,16 @@ class Agent final : public AgentApi, public NodeSlices {
   [[nodiscard]] std::string slice_on(const std::vector<std::string>& ids, const CardId& card) const;
   std::vector<Sighting> sightings_of(const std::vector<GpuUsage>& usage, bool by_hellos = true);
   bool look_at_pages();  // whether the arbiter answered
+  [[nodiscard]] std::vector<Bytes> spare_of(const LiveSlice& slice) const;  // under state_
+  [[nodiscard]] std::optional<Breach> unexplained_breach(const CardId& card, Bytes bytes,
+                                                         const std::vector<WatchedSlice>& watched,
+                                                         const std::vector<Sighting>& sightings);
+  void look_for_unexplained(const std::vector<GpuUsage>& usage, const std::vector<WatchedSlice>& watched,
+                            const std::vector<Sighting>& sightings);
   // act.cc
   void act(const Breach& breach), thaw(), thaw_containers();
   bool throttle(const Breach& breach);
+  std::string end_processes(const Breach& breach), end_slice(const Breach& breach);
   [[nodiscard]] bool is_still_of(const std::string& slice, std::int32_t pid) const;
   void note_event(const std::string& kind, const std::string& slice, const std::string& text);
   void note_gpu_state();
@@ -174,6 +182,7 @@ class Agent final : public AgentApi, public NodeSlices {
   std::map<Owner, Clock::Time> ending_since_;
   std::uint32_t run_number_ = 0;
   Watchdog watchdog_;
+  UnexplainedMemory unexplained_;
   struct Frozen {
     Clock::Time until;
     std::set<std::string> groups;  // of containers; empty: the slice's own cgroup

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/agent/access.h"
+#include "app/agent/unexplained.h"
 #include "app/agent/watchdog.h"
 #include "base/clock.h"
 #include "core/health/xid_policy.h"
@@ -31,6 +32,7 @@ struct AgentConfig {
   Clock::Duration rejoin_time = std::chrono::seconds(5);
   Clock::Duration arbiter_settles = std::chrono::seconds(1);  // before its word on who is registered counts
   WatchBounds bounds;
+  UnexplainedBounds unexplained;
   bool gives_cards = true;  // false: only the doors of Kubernetes do, allocate() refuses
   Clock::Duration last_process = std::chrono::seconds(1);  // how long unprepare() waits for it
   XidPolicy xid_policy = built_in_xid_policy();

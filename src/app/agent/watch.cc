@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "app/agent/agent.h"
@@ -138,6 +140,65 @@ void Agent::retry_links() {
   make_links(version);
 }
 
+/// Per card the slice's part of what the ledger has promised to nobody.
+std::vector<Bytes> Agent::spare_of(const LiveSlice& slice) const {
+  std::vector<Bytes> spare;
+  for (const auto& held : slice.slices) {
+    const CardState* state = ledger_.find(held.card);
+    const bool shared = state != nullptr && state->use.slices > 0;
+    spare.push_back(shared ? Bytes((state->card.memory - state->use.memory).count() / state->use.slices) : Bytes());
+  }
+  return spare;
+}
+
+/// Names who may hold it. One slice alone is the breach's; several are only told: nothing says which of them it is.
+std::optional<Breach> Agent::unexplained_breach(const CardId& card, Bytes bytes,
+                                                const std::vector<WatchedSlice>& watched,
+                                                const std::vector<Sighting>& sightings) {
+  int minor = -1;
+  {
+    const std::lock_guard lock(state_);
+    if (const CardState* state = ledger_.find(card)) minor = state->card.minor;
+  }
+  std::vector<CardHolder> holders;
+  for (const auto pid : minor < 0 ? std::vector<std::int32_t>() : world_.processes.holders_of_card(minor)) {
+    CardHolder holder{pid, slice_on(slices_of_process(pid), card), false, false};
+    holder.listed = std::any_of(sightings.begin(), sightings.end(), [&](const Sighting& seen) {
+      return seen.card == card && seen.process.pid == pid;
+    });
+    holder.registered = std::any_of(watched.begin(), watched.end(), [&](const WatchedSlice& slice) {
+      return slice.id == holder.slice && slice.registered.count(pid) != 0;
+    });
+    holders.push_back(std::move(holder));
+  }
+  Breach breach;
+  breach.kind = BreachKind::kUnexplained;
+  breach.card = card;
+  std::set<std::string> slices;
+  std::string named;
+  for (const auto& suspect : suspects_among(holders)) {
+    breach.pids.push_back(suspect.pid);
+    slices.insert(suspect.slice);
+    named += fmt::format("{}{} ({})", named.empty() ? "" : ", ", suspect.pid,
+                         suspect.slice.empty() ? "in no slice" : suspect.slice);
+  }
+  if (slices.size() == 1) breach.slice = *slices.begin();
+  breach.text = fmt::format("{} of {} are used and no list explains by whom; suspects hold its device file: {}",
+                            to_human(bytes), card.str(), named.empty() ? "none can be seen" : named);
+  return breach;
+}
+
+void Agent::look_for_unexplained(const std::vector<GpuUsage>& usage, const std::vector<WatchedSlice>& watched,
+                                 const std::vector<Sighting>& sightings) {
+  for (const auto& card : usage) {
+    const auto explained = card.lost ? std::nullopt : explained_on(card.card, watched, sightings);
+    if (!explained) continue;
+    const auto beyond = unexplained_.look({card.card, card.used, *explained}, world_.clock.now());
+    if (!beyond) continue;
+    if (const auto breach = unexplained_breach(card.card, *beyond, watched, sightings)) act(*breach);
+  }
+}
+
 void Agent::watch() {
   look_for_lost();
   // After a driver that was away (or replaced) the cards may be others.
@@ -173,7 +234,8 @@ void Agent::watch() {
                        {slice.registered.begin(), slice.registered.end()},
                        slice.announced,
                        {},
-                       pages_known};
+                       pages_known,
+                       spare_of(slice)};
       for (std::size_t i = 0; i < slice.slices.size(); ++i) {
         one.delivered_percent.push_back(slice.accounted_percent(i));
       }
@@ -189,6 +251,7 @@ void Agent::watch() {
     if (usage) breaches = watchdog_.judge(watched, sightings, world_.clock.now());
   }
   for (const auto& breach : breaches) act(breach);
+  if (usage) look_for_unexplained(usage_, watched, sightings);
   if (!usage || !pages_known) return;
   auto overheads = Watchdog::overheads(watched, sightings);
   for (const auto& [where, bytes] : overheads) {

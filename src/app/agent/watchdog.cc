@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace carve {
 
@@ -26,6 +27,10 @@ const char* to_string(BreachKind kind) {
       return "breach-card";
     case BreachKind::kMemory:
       return "breach-memory";
+    case BreachKind::kMemoryBrief:
+      return "breach-memory-brief";
+    case BreachKind::kUnexplained:
+      return "breach-unexplained";
     case BreachKind::kCompute:
       return "breach-compute";
   }
@@ -63,15 +68,46 @@ void Watchdog::judge_process(const WatchedSlice& slice, const Sighting& seen, Cl
        0});
 }
 
-void Watchdog::judge_memory(const WatchedSlice& slice, const Slice& card, const Sum& sum, Clock::Time now,
+Bytes Watchdog::tolerance_of(const WatchedSlice& slice, std::size_t index) const {
+  const Bytes spare = index < slice.spare.size() ? slice.spare[index] : bounds_.per_slice;
+  return std::clamp(spare, bounds_.least_per_slice, bounds_.per_slice);
+}
+
+void Watchdog::judge_memory(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
                             std::vector<Breach>* breaches) {
-  const Bytes bound = card.memory + bounds_.per_process * sum.pids.size();
-  if (sum.memory <= bound) return;
-  if (!lasted({BreachKind::kMemory, slice.id, card.card, 0}, bounds_.memory_for, now)) return;
-  breaches->push_back(
-      {BreachKind::kMemory, slice.id, card.card, sum.pids,
-       fmt::format("holds {} on {}, its limit is {}", to_human(sum.memory), card.card.str(), to_human(card.memory)),
-       100, 0});
+  const Slice& card = slice.cards[index];
+  Price& price = prices_[{slice.id, card.card}];
+  const auto told = [&](BreachKind kind, Bytes bytes, const std::string& more) {
+    breaches->push_back({kind, slice.id, card.card, sum.pids,
+                         fmt::format("{} {} on {}, its limit is {}{}", kind == BreachKind::kMemory ? "holds" : "held",
+                                     to_human(bytes), card.card.str(), to_human(card.memory), more),
+                         100, 0});
+  };
+  if (sum.memory <= card.memory + tolerance_of(slice, index)) {
+    if (std::exchange(price.over, false) && !price.told)
+      told(BreachKind::kMemoryBrief, price.most, fmt::format(" (for a moment, {} times lately)", price.count));
+    return;
+  }
+  if (!std::exchange(price.over, true)) {
+    const auto forgiven = price.count == 0 ? 0 : (now - price.last) / bounds_.forgiven_after;
+    price.count = 1 + static_cast<int>(std::max<std::int64_t>(0, price.count - forgiven));
+    price.told = false;
+    price.most = Bytes();
+  }
+  price.last = now;
+  price.most = std::max(price.most, sum.memory);
+  const bool ends = price.count >= bounds_.ended_at;
+  const Clock::Duration need = ends ? Clock::Duration(0) : bounds_.memory_for / (1 << (price.count - 1));
+  if (!lasted({BreachKind::kMemory, slice.id, card.card, 0}, need, now)) return;
+  price.told = true;
+  told(BreachKind::kMemory, sum.memory, ends ? fmt::format(" (for the {}th time)", price.count) : "");
+  breaches->back().ends_slice = ends;
+}
+
+bool Watchdog::wary(Clock::Time now) const {
+  return std::any_of(prices_.begin(), prices_.end(), [&](const auto& one) {
+    return one.second.count > 0 && now - one.second.last < bounds_.forgiven_after * one.second.count;
+  });
 }
 
 void Watchdog::judge_compute(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
@@ -104,12 +140,13 @@ std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
     for (std::size_t i = 0; i < slice.cards.size() && !slice.whole; ++i) {
       const auto found = sums.find({slice.id, slice.cards[i].card});
       const Sum sum = found == sums.end() ? Sum() : found->second;
-      judge_memory(slice, slice.cards[i], sum, now, &breaches);
+      judge_memory(slice, i, sum, now, &breaches);
       if (slice.pages_known) judge_compute(slice, i, sum, now, &breaches);
     }
   }
   // What was not seen in this round starts anew.
   std::erase_if(strikes_, [&](const auto& entry) { return entry.second.last_round != now; });
+  std::erase_if(prices_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });
   std::erase_if(cases_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });
   return breaches;
 }

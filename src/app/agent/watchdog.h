@@ -24,6 +24,7 @@ struct WatchedSlice {
   std::vector<Bytes> announced;           // per card
   std::vector<double> delivered_percent;  // per card, by the pages or the arbiter, the larger
   bool pages_known = true;                // what the three above say is of now; else only memory and cards are judged
+  std::vector<Bytes> spare;               // per card: its part of what is promised to no slice; absent: plenty
 };
 
 /// One process on one card in one round; `slice` is whose it is by the kernel's word, empty: foreign.
@@ -33,7 +34,14 @@ struct Sighting {
   GpuProcess process;
 };
 
-enum class BreachKind : std::uint8_t { kUnregistered, kForeignCard, kMemory, kCompute };
+enum class BreachKind : std::uint8_t {
+  kUnregistered,
+  kForeignCard,
+  kMemory,
+  kMemoryBrief,  // over the limit, and back before it counted: told, and it has its price
+  kUnexplained,  // the card's memory is used, and nothing explains by whom
+  kCompute,
+};
 [[nodiscard]] const char* to_string(BreachKind kind);
 
 struct Breach {
@@ -44,6 +52,7 @@ struct Breach {
   std::string text;      // for the log and the views
   double allowed = 100;  // kCompute: per cent of the card
   double seen = 0;
+  bool ends_slice = false;  // its price has grown so far: all of the slice ends, not only `pids`
 };
 
 /// The bounds. A breach counts only when it was seen for its time, so that what is being set up or torn down
@@ -51,9 +60,16 @@ struct Breach {
 struct WatchBounds {
   Clock::Duration unregistered_for = std::chrono::milliseconds(200);  // two rounds
   Clock::Duration memory_for = std::chrono::milliseconds(400);
-  // What the driver may take for a process beyond what was announced for it (modules, local memory) before
-  // the next correction; above the limit by more than this is a breach.
-  Bytes per_process = Bytes::mib(256);
+  // What the driver may take for a slice beyond what was announced for it (modules, local memory) before the next
+  // correction; above the limit by more than this is a breach, however many processes share it. It comes out of what
+  // the card has promised to nobody (WatchedSlice::spare). Of a card that is promised to the last byte an honest
+  // slice needs a little all the same, for what the driver rounds up: the least.
+  Bytes per_slice = Bytes::mib(256);
+  Bytes least_per_slice = Bytes::mib(64);
+  // Short breaches of one slice: each that is seen halves the time that the next may last; from this one on, what is
+  // seen ends the slice at once. One is forgiven after that long without.
+  int ended_at = 4;
+  Clock::Duration forgiven_after = std::chrono::seconds(15);
   ComputeBounds compute;
 };
 
@@ -67,6 +83,9 @@ class Watchdog {
 
   /// The slice is kept from running for this share of the next second (what judge() asked for in `freeze`).
   void frozen(const Breach& breach, double share);
+
+  /// Whether a slice has a price to pay for short breaches: it is to be looked at more often.
+  [[nodiscard]] bool wary(Clock::Time now) const;
 
   /// What the driver took beyond what was announced, per slice and card index, from the same sightings.
   [[nodiscard]] static std::map<std::pair<std::string, std::size_t>, Bytes> overheads(
@@ -86,9 +105,18 @@ class Watchdog {
     Clock::Time last_round;
     Clock::Time reported;
   };
+  /// The short breaches of one slice on one card.
+  struct Price {
+    int count = 0;
+    bool over = false;  // in the last round
+    bool told = false;  // this one
+    Bytes most;         // of this one
+    Clock::Time last{};  // seen over its bound
+  };
+  [[nodiscard]] Bytes tolerance_of(const WatchedSlice& slice, std::size_t index) const;
   static Sums sums_of(const std::vector<Sighting>& sightings);
   void judge_process(const WatchedSlice& slice, const Sighting& seen, Clock::Time now, std::vector<Breach>* breaches);
-  void judge_memory(const WatchedSlice& slice, const Slice& card, const Sum& sum, Clock::Time now,
+  void judge_memory(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
                     std::vector<Breach>* breaches);
   void judge_compute(const WatchedSlice& slice, std::size_t index, const Sum& sum, Clock::Time now,
                      std::vector<Breach>* breaches);
@@ -96,6 +124,7 @@ class Watchdog {
 
   WatchBounds bounds_;
   std::map<Key, Strike> strikes_;
+  std::map<std::pair<std::string, CardId>, Price> prices_;
   std::map<std::pair<std::string, CardId>, ComputeCase> cases_;
 };
 

@@ -13,7 +13,7 @@ WatchedSlice slice(ShareClass share, double told) {
   card.memory = Bytes::gib(4);
   card.compute = CoreShare(30);
   card.share = share;
-  return {"s", false, {card}, {1}, {Bytes::gib(1)}, {told}};
+  return {"s", false, {card}, {1}, {Bytes::gib(1)}, {told}, true, {}};
 }
 
 std::vector<Breach> rounds(Watchdog& dog, const WatchedSlice& watched, const std::vector<Sighting>& seen,

@@ -25,6 +25,11 @@ class FakeProcesses final : public Processes {
     const auto found = sees.find(pid);
     return found != sees.end() ? found->second : std::vector<std::string>();
   }
+  [[nodiscard]] std::vector<std::int32_t> holders_of_card(int minor) const override {
+    const auto found = holders.find(minor);
+    return found != holders.end() ? found->second : std::vector<std::int32_t>();
+  }
+  std::map<int, std::vector<std::int32_t>> holders;  // of each card's device file
   Result<bool> kill(std::int32_t pid, const std::function<bool()>& still) override {
     if (unkillable) return tl::unexpected(*unkillable);
     if (before_kill) before_kill(pid);

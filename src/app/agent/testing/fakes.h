@@ -45,6 +45,8 @@ class FakeGpu final : public Gpu {
       GpuUsage usage;
       usage.card = card.id;
       usage.processes = processes[card.id.str()];
+      usage.used = used[card.id.str()];
+      for (const auto& process : usage.processes) usage.used += process.memory;
       usage.lost = lost.count(card.id.str()) != 0;
       usage.recovery = recovery[card.id.str()];
       all.push_back(usage);
@@ -60,6 +62,7 @@ class FakeGpu final : public Gpu {
   GpuInventory listed;
   GpuState now_state = GpuState::kOk;
   std::map<std::string, std::vector<GpuProcess>> processes;
+  std::map<std::string, Bytes> used;  // beyond what the processes hold
   std::set<std::string> lost;
   std::map<std::string, std::optional<std::uint32_t>> recovery;  // none: a driver that tells no recommendation
   std::vector<GpuEvent> events;
@@ -93,7 +96,7 @@ class FakePages final : public Pages {
       PageSlice slice;
       slice.id = id;
       for (const auto& card : order.slices)
-        slice.cards.push_back({card.card, Bytes(), busy_ns[id], 0, 0});
+        slice.cards.push_back({card.card, announced[id], busy_ns[id], 0, 0});
       for (const auto pid : hellos[id]) slice.processes.push_back({pid});
       all.push_back(slice);
     }
@@ -110,6 +113,7 @@ class FakePages final : public Pages {
   std::set<std::string> remains;  // of slices that an arbiter before left
   std::map<std::string, std::set<std::int32_t>> hellos;
   std::map<std::string, std::uint64_t> busy_ns;
+  std::map<std::string, Bytes> announced;
   std::map<std::string, Bytes> overheads;
 
  private:

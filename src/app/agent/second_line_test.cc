@@ -1,0 +1,138 @@
+// The second line as a whole: what it sees of the machine, and what it does. In memory, with a clock of the test's own.
+#include <gtest/gtest.h>
+
+#include "app/agent/agent.h"
+#include "app/agent/testing/machine.h"
+
+namespace carve {
+namespace {
+
+using fakes::ask;
+using fakes::Machine;
+using fakes::root;
+using std::chrono::milliseconds;
+
+class SecondLine : public ::testing::Test {
+ protected:
+  SecondLine() { agent_ = machine_.start(); }
+
+  /// A slice of the first card with one process that said hello.
+  std::string start(std::int32_t pid, std::uint64_t gib, std::uint32_t compute) {
+    auto request = ask(gib, compute);
+    request.request.constraints.cards = {CardId("GPU-0")};
+    const auto grant = agent_->allocate(root(), request, {});
+    if (!grant) return {};
+    EXPECT_TRUE(agent_->join(root(pid), grant->slice));
+    machine_.pages.hellos[grant->slice] = {pid};
+    return grant->slice;
+  }
+  void round(int milliseconds_on = 250) {
+    machine_.clock.advance(milliseconds(milliseconds_on));
+    agent_->watch();
+  }
+  [[nodiscard]] int events(const std::string& kind) {
+    int count = 0;
+    const AgentView view = *agent_->view({});
+    for (const auto& event : view.events) count += event.kind == kind ? 1 : 0;
+    return count;
+  }
+  [[nodiscard]] std::string last_event() { return agent_->view({})->events.back().text; }
+
+  Machine machine_;
+  std::unique_ptr<Agent> agent_;
+};
+
+/// By cuMemCreate of the driver's own file, without a context: NVML lists nobody, and the card is full.
+TEST_F(SecondLine, MemoryWithoutAContextIsFoundByWhoHoldsTheDeviceFile) {
+  start(77, 1, 10);
+  start(78, 1, 10);
+  machine_.gpu.processes["GPU-0"] = {{78, Bytes::mib(500), 0}};
+  machine_.processes.holders[0] = {77, 78};
+  round();
+  machine_.gpu.used["GPU-0"] = Bytes::gib(12);
+  int rounds = 0;
+  for (; rounds < 4 && machine_.processes.killed.empty(); ++rounds) round();
+  EXPECT_LE(rounds, 3) << "within a second, a round before it began included";
+  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
+  EXPECT_EQ(events("breach-unexplained"), 1);
+}
+
+/// Nobody is ended on suspicion alone: two slices may be it.
+TEST_F(SecondLine, SeveralSuspectsAreNamedAndNotEnded) {
+  const auto one = start(77, 1, 10);
+  const auto two = start(78, 1, 10);
+  machine_.processes.holders[0] = {77, 78};
+  round();
+  machine_.gpu.used["GPU-0"] = Bytes::gib(12);
+  for (int i = 0; i < 3; ++i) round();
+  EXPECT_TRUE(machine_.processes.killed.empty());
+  ASSERT_EQ(events("breach-unexplained"), 1);
+  EXPECT_NE(last_event().find("77 (" + one + "), 78 (" + two + ")"), std::string::npos) << last_event();
+}
+
+TEST_F(SecondLine, WhatAnHonestProgramTakesBeforeItsContextIsExplainedByWhatItAnnounced) {
+  const auto id = start(77, 4, 10);
+  machine_.processes.holders[0] = {77};
+  round();
+  machine_.gpu.used["GPU-0"] = Bytes::gib(3);
+  machine_.pages.announced[id] = Bytes::gib(3);
+  for (int i = 0; i < 8; ++i) round();
+  EXPECT_EQ(events("breach-unexplained"), 0);
+  EXPECT_TRUE(machine_.processes.killed.empty());
+}
+
+/// 25 × 250 MiB of module globals, each within what was once allowed to every process.
+TEST_F(SecondLine, ManyProcessesShareOneTolerance) {
+  const auto id = start(100, 4, 10);
+  std::set<std::int32_t> all;
+  for (std::int32_t pid = 100; pid < 125; ++pid) {
+    machine_.pages.hellos[id].insert(pid);
+    machine_.cgroups.groups[id].insert(pid);
+    machine_.gpu.processes["GPU-0"].push_back({pid, Bytes::mib(350), 0});
+    all.insert(pid);
+  }
+  for (int i = 0; i < 4; ++i) round();
+  EXPECT_EQ(machine_.processes.killed, all);
+}
+
+/// What is tolerated comes out of what nobody was promised: on a card that is given away it is a quarter of it.
+TEST_F(SecondLine, ToleranceIsTakenFromWhatNobodyWasPromised) {
+  start(77, 4, 10);
+  machine_.gpu.processes["GPU-0"] = {{77, Bytes::gib(4) + Bytes::mib(200), 0}};
+  for (int i = 0; i < 4; ++i) round();
+  EXPECT_TRUE(machine_.processes.killed.empty());
+  ASSERT_FALSE(start(78, 136, 10).empty());
+  for (int i = 0; i < 4; ++i) round();
+  EXPECT_EQ(machine_.processes.killed, std::set<std::int32_t>{77});
+}
+
+/// Held for less than counts, again and again. Each time is told, the next may last half as long, and one too many
+/// ends the slice.
+TEST_F(SecondLine, ShortBreachesHaveAPriceThatGrows) {
+  const auto id = start(77, 1, 10);
+  int bursts = 0;
+  for (; bursts < 50 && machine_.cgroups.groups.at(id).count(77) != 0; ++bursts) {
+    machine_.gpu.processes["GPU-0"] = {{77, Bytes::gib(8), 0}};
+    round(60);
+    machine_.gpu.processes["GPU-0"] = {{77, Bytes::mib(500), 0}};
+    round(250);
+  }
+  EXPECT_EQ(bursts, 4);
+  EXPECT_EQ(events("breach-memory-brief"), 3);
+  EXPECT_NE(last_event().find("the slice was ended"), std::string::npos) << last_event();
+}
+
+TEST_F(SecondLine, ShortBreachesAreForgivenInTime) {
+  const auto id = start(77, 1, 10);
+  for (int i = 0; i < 20; ++i) {
+    machine_.gpu.processes["GPU-0"] = {{77, Bytes::gib(8), 0}};
+    round();
+    machine_.gpu.processes["GPU-0"] = {{77, Bytes::mib(500), 0}};
+    for (int second = 0; second < 20; ++second) round(1000);
+  }
+  EXPECT_EQ(machine_.cgroups.groups.at(id).count(77), 1U);
+  EXPECT_EQ(events("breach-memory-brief"), 20);
+}
+
+}  // namespace
+}  // namespace carve
