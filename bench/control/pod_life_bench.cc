@@ -21,10 +21,10 @@
 #include "adapter/http/testing/h2_client.h"
 #include "app/control/binder.h"
 #include "app/control/extender.h"
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "app/control/routes.h"
-#include "app/control/turned_away.h"
-#include "app/doors/notices.h"
+#include "app/control/unschedulable_pods.h"
+#include "app/doors/event_recorder.h"
 #include "bench/control/objects.h"
 #include "codec/kube/lines.h"
 #include "codec/kube/messages.h"
@@ -58,12 +58,12 @@ struct Control {
   ManualClock clock;
   Log log{[](std::string_view) {}};
   control::ControlMetrics metrics;
-  control::TurnedAway turned_away;
+  control::UnschedulablePods turned_away;
   control::ClusterModel model{{}, clock, log};
   control::Leader leader{{api, clock, log, {}, {}}, {.identity = "bench"}};
   std::shared_ptr<const PlacementRules> rules =
       std::make_shared<const PlacementRules>(control::rules_of(kPolicies[0]));
-  doors::Notices notices{server, "", clock, log, "carve-control"};
+  doors::EventRecorder notices{server, "", clock, log, "carve-control"};
   control::Extender extender{{}, [this] { return rules; }, [this] { return model.snapshot(); },
                              [this](const Owner& owner, const FitView& fit) {
                                metrics.observe_filter(fit);
@@ -71,7 +71,7 @@ struct Control {
                              },
                              &clock};
   control::Binder binder{{model, leader, server, clock, log, {},
-                          [this](const control::KnownPod& pod, const std::string& node) -> const PolicyRow& {
+                          [this](const control::PodEntry& pod, const std::string& node) -> const PolicyRow& {
                             return control::card_policy(*rules, pod.object.ask, *model.snapshot(), node);
                           },
                           [this](codec::EventNote note) { notices.warn(std::move(note)); },

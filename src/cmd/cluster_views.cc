@@ -13,7 +13,7 @@
 #include "app/cli/cluster/questions.h"
 #include "app/cli/cluster/top.h"
 #include "app/cli/doctor.h"
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "codec/cluster/notes.h"
 #include "codec/host/findings.h"
 #include "codec/kubeconfig/kubeconfig.h"
@@ -80,13 +80,13 @@ ClusterConfig config_of(KubeApi& api, const std::string& space) {
 
 /// Who is placed how; the same.
 PlacementRules placement_of_cluster(KubeApi& api, const std::string& space, const PolicyRow& otherwise) {
-  const std::string name = control::LivePlacement::kConfigMap;
+  const std::string name = control::PolicyWatcher::kConfigMap;
   const auto object = api.get(map_in(space, name));
   if (!object && object.error().code != Code::kNotFound) {
     std::fprintf(stderr, "carve: ConfigMap %s/%s: %s; the cluster's policy is assumed everywhere\n", space.c_str(),
                  name.c_str(), object.error().what.c_str());
   }
-  const auto text = object ? codec::config_map_value(*object, control::LivePlacement::kKey) : std::string();
+  const auto text = object ? codec::config_map_value(*object, control::PolicyWatcher::kKey) : std::string();
   auto rules = control::placement_rules_from(text, otherwise);
   if (rules) return *rules;
   std::fprintf(stderr,

@@ -18,25 +18,25 @@
 #include "app/control/admission.h"
 #include "app/control/bind_route.h"
 #include "app/control/binder.h"
-#include "app/control/catch_up.h"
+#include "app/control/takeover_resync.h"
 #include "app/control/cluster_model.h"
 #include "app/control/epochs.h"
 #include "app/control/extender.h"
 #include "app/control/leader.h"
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "app/control/metrics.h"
-#include "app/control/overlooked.h"
-#include "app/control/placer.h"
+#include "app/control/node_nominator.h"
+#include "app/control/static_pod_binder.h"
 #include "app/control/preempt_verb.h"
 #include "app/control/preemptor.h"
 #include "app/control/read_api.h"
 #include "app/control/routes.h"
 #include "app/control/settings_refused.h"
-#include "app/control/standing.h"
-#include "app/control/turned_away.h"
+#include "app/control/preemption_candidates.h"
+#include "app/control/unschedulable_pods.h"
 #include "app/control/unhealthy_cards.h"
-#include "app/control/waker.h"
-#include "app/doors/notices.h"
+#include "app/control/requeuer.h"
+#include "app/doors/event_recorder.h"
 #include "base/thread_name.h"
 #include "cmd/cluster_config.h"
 #include "cmd/config_watch.h"
@@ -92,10 +92,10 @@ class Control {
   void write_ports(MetricsText* text) const;
   void filtered(const Owner& owner, const FitView& fit);
   std::string turned_away_elsewhere(std::string_view call);
-  void tell_leader(const codec::TurnedAwayNote& note);
+  void tell_leader(const codec::UnschedulablePodsNote& note);
   std::string wished(std::string_view call) const;
   Result<std::string> ask_peer(const std::string& address, std::string_view path, std::string_view call);
-  [[nodiscard]] std::function<const PolicyRow&(const control::KnownPod&, const std::string&)> card_policy() const;
+  [[nodiscard]] std::function<const PolicyRow&(const control::PodEntry&, const std::string&)> card_policy() const;
 
   const ControlOptions options_;
   const std::string identity_;
@@ -106,21 +106,21 @@ class Control {
   Apis apis_;
   control::ControlMetrics metrics_;
   control::ClusterModel model_;
-  control::TurnedAway turned_away_;
-  control::LivePlacement placement_;
+  control::UnschedulablePods unschedulable_;
+  control::PolicyWatcher placement_;
   control::UnhealthyCards unhealthy_;
   control::Extender extender_;
   control::Admission admission_;
   tls::Certificates certificates_;
-  control::CatchUp catch_up_;
+  control::TakeoverResync catch_up_;
   control::Leader leader_;
-  doors::Notices notices_;
+  doors::EventRecorder notices_;
   control::Binder binder_;
   http::PeerClient peers_;
   control::BindRoute bind_route_;
-  control::Placer placer_;
-  control::Overlooked overlooked_;
-  control::Waker waker_;
+  control::StaticPodBinder static_pod_binder_;
+  control::NodeNominator node_nominator_;
+  control::Requeuer requeuer_;
   control::Preemptor preemptor_;
   control::PreemptVerb preempt_verb_;
   control::Routes secure_routes_;
@@ -169,21 +169,21 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
                    [this](const std::string& address, std::string_view call) {
                      return ask_peer(address, control::kBindHere, wished(call));
                    }}),
-      placer_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
+      static_pod_binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
                [this](codec::EventNote note) { notices_.warn(std::move(note)); }}),
-      overlooked_({model_, leader_, *apis_.bind, clock, log, turned_away_,
-                   [this](const control::KnownPod& pod, const std::set<std::string>& but) {
+      node_nominator_({model_, leader_, *apis_.bind, clock, log, unschedulable_,
+                   [this](const control::PodEntry& pod, const std::set<std::string>& but) {
                      return extender_.choose_anywhere(pod, but);
                    }}),
-      waker_(model_, leader_, *apis_.bind, clock, log, [this](bool gained) { return overlooked_.step(gained); }),
-      preemptor_({model_, leader_, *apis_.bind, clock, log, turned_away_,
+      requeuer_(model_, leader_, *apis_.bind, clock, log, [this](bool gained) { return node_nominator_.step(gained); }),
+      preemptor_({model_, leader_, *apis_.bind, clock, log, unschedulable_,
                   card_policy(),
                   [this](codec::EventNote note) { notices_.warn(std::move(note)); },
-                  [this](const codec::TurnedAwayNote& note) { tell_leader(note); }, &overlooked_}),
+                  [this](const codec::UnschedulablePodsNote& note) { tell_leader(note); }, &node_nominator_}),
       preempt_verb_({model_, config.dialects(), [this] { return placement_.rules(); },
                      [this] { return control::read_budgets(*apis_.bind); },
-                     [this](const Owner& owner) { turned_away_.forget(owner.uid); }, log}),
+                     [this](const Owner& owner) { unschedulable_.forget(owner.uid); }, log}),
       secure_routes_(control::secure_routes(answers()), tls::CertificateNames{}.client, metrics_, clock),
       plain_routes_(control::plain_routes(answers(), options.gpushare_http || config.gpushare_http), {}, metrics_,
                     clock),
@@ -195,25 +195,25 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
 /// kube-scheduler asked about nodes that passed everything but cards; those that may come to have room are remembered.
 void Control::filtered(const Owner& owner, const FitView& fit) {
   metrics_.observe_filter(fit);
-  if (!fit.nodes.empty()) return turned_away_.forget(owner.uid);
+  if (!fit.nodes.empty()) return unschedulable_.forget(owner.uid);
   std::vector<std::string> names;
   for (const auto& node : fit.refused) {
     if (!node.final) names.emplace_back(node.node);
   }
-  turned_away_.put(owner.uid, std::move(names), clock_.now(), fit.refused.size());
+  unschedulable_.put(owner.uid, std::move(names), clock_.now(), fit.refused.size());
 }
 
 std::string Control::turned_away_elsewhere(std::string_view call) {
   auto note = codec::parse_turned_away(call);
   if (!note) return codec::binding_result(note.error().what);
-  turned_away_.put(note->uid, std::move(note->nodes), clock_.now());
+  unschedulable_.put(note->uid, std::move(note->nodes), clock_.now());
   return codec::binding_result("");
 }
 
-void Control::tell_leader(const codec::TurnedAwayNote& note) {
+void Control::tell_leader(const codec::UnschedulablePodsNote& note) {
   const auto address = control::address_in(leader_.holder());
   if (address.empty()) return;
-  const auto told = ask_peer(address, control::kTurnedAway, codec::encode_turned_away(note));
+  const auto told = ask_peer(address, control::kUnschedulablePods, codec::encode_turned_away(note));
   if (!told) log_.warn("the leader cannot be told of a pod that waits", {{"error", told.error().what}});
 }
 
@@ -238,8 +238,8 @@ Result<std::string> Control::ask_peer(const std::string& address, std::string_vi
                      address, std::string(path), std::string(call), kPeerCall);
 }
 
-std::function<const PolicyRow&(const control::KnownPod&, const std::string&)> Control::card_policy() const {
-  return [this](const control::KnownPod& pod, const std::string& node) -> const PolicyRow& {
+std::function<const PolicyRow&(const control::PodEntry&, const std::string&)> Control::card_policy() const {
+  return [this](const control::PodEntry& pod, const std::string& node) -> const PolicyRow& {
     return control::card_policy(*placement_.rules(), pod.object.ask, *model_.snapshot(), node);
   };
 }
@@ -305,13 +305,13 @@ std::string Control::metrics_text() {
   text.family("carve_control_terms_total", MetricsText::Kind::kCounter, "How often this replica began to lead.");
   text.sample(leader_.terms());
   metrics_.write(&text);
-  control::write_figures(model_.figures(), &text);
+  control::write_cluster_stats(model_.stats(), &text);
   control::write_cards(*model_.snapshot(), &text);
   control::write_settings(settings_.good(), &text);
-  control::write_placement(placement_.figures(), &text);
-  control::write_bindings(binder_.figures(), &text);
-  control::write_preemptions(preemptor_.figures(), &text);
-  control::write_overlooked(overlooked_.figures(), &text);
+  control::write_placement(placement_.stats(), &text);
+  control::write_bindings(binder_.stats(), &text);
+  control::write_preemptions(preemptor_.stats(), &text);
+  control::write_node_nominator(node_nominator_.stats(), &text);
   text.family("carve_control_notices_dropped_total", MetricsText::Kind::kCounter,
               "Events that were never written, because more than a thousand waited.");
   text.sample(notices_.dropped());
@@ -347,7 +347,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   start("watch-nodes", [&](Stop stop) { api.watch("/api/v1/nodes", {}, nodes, stop); });
   start("watch-gpus", [&](Stop stop) { api.watch("/apis/elasticgpu.io/v1alpha1/gpus", {}, gpus, stop); });
   start("watch-pods", [&](Stop stop) { api.watch("/api/v1/pods", {}, pods, stop); });
-  start("watch-rules", [&](Stop stop) { api.watch(rules_in, control::LivePlacement::query(), rules, stop); });
+  start("watch-rules", [&](Stop stop) { api.watch(rules_in, control::PolicyWatcher::query(), rules, stop); });
   start("watch-unhealthy", [&](Stop stop) { api.watch(control::UnhealthyCards::kPath, {}, unhealthy, stop); });
   start("certificates", [&](Stop stop) {
     certificates_.run([this](const tls::Serving& serving) { secure_.serve_with(serving); }, stop);
@@ -355,8 +355,8 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   start("catch-up", [&](Stop stop) { catch_up_.run(stop); });
   start("leader", [&](Stop stop) { leader_.run(stop); });
   start("binder", [&](Stop stop) { binder_.run(clock_, stop); });
-  start("placer", [&](Stop stop) { placer_.run(stop); });
-  start("waker", [&](Stop stop) { waker_.run(stop); });
+  start("placer", [&](Stop stop) { static_pod_binder_.run(stop); });
+  start("waker", [&](Stop stop) { requeuer_.run(stop); });
   start("preemptor", [&](Stop stop) { preemptor_.run(stop); });
   start("settings", [&](Stop stop) {
     settings_.run([&](const Error& why) { notices_.warn(control::settings_refused(api, options_.space, why)); }, stop);
@@ -365,7 +365,7 @@ Result<void> Control::run(const sigset_t& stop_signals) {
   ::sigwait(&stop_signals, &signal);
   log_.info("control stops", {{"signal", signal}});
   leaving_ = true;
-  secure_.wean();
+  secure_.drain();
   const timespec notice = {kNotice.count(), 0};
   if (!secure_.failed()) ::sigtimedwait(&stop_signals, nullptr, &notice);  // a second signal: at once
   secure_.stop(kGrace);

@@ -141,7 +141,7 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
                        const std::stop_token& stop, doors::WaitingDra* early) {
   Entrances* in = nullptr;  // set before anybody steps
   const auto registered = [&in] { return in != nullptr && in->dra_registered(); };
-  doors::Notices notices(api, options.node, clock, log);
+  doors::EventRecorder notices(api, options.node, clock, log);
   doors::NodePods pods(options.node, api);
   kubelet::RuntimeAsked runtime(options.runtime_sockets);
   kubelet::KubeletAsked kubelet(options.kubelet_dir, options.device_plugins);

@@ -34,9 +34,9 @@ void SecurePort::serve_with(const tls::Serving& serving) {
   ::kill(::getpid(), SIGTERM);
 }
 
-void SecurePort::wean() {
+void SecurePort::drain() {
   const std::lock_guard lock(mutex_);
-  if (server_) server_->wean();
+  if (server_) server_->drain();
 }
 
 void SecurePort::stop(std::chrono::milliseconds grace) {

@@ -23,7 +23,7 @@ class SecurePort {
   /// by SIGTERM (failed()): the Deployment starts it again, and shows that it failed.
   void serve_with(const tls::Serving& serving);
   /// Before stop(): whoever asks is answered, and told to connect anew.
-  void wean();
+  void drain();
   /// No connection is accepted any more; requests that have come are answered for at most `grace`.
   void stop(std::chrono::milliseconds grace);
 

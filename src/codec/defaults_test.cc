@@ -29,7 +29,8 @@ namespace {
 
 TEST(Defaults, OfAPodOnItsWayToANode) {
   const ClusterPod pod;
-  EXPECT_FALSE(pod.ended || pod.deleting || pod.gated || pod.started || pod.yields || pod.refused || pod.mirror);
+  EXPECT_FALSE(pod.ended || pod.deleting || pod.gated || pod.started || pod.never_preempts || pod.refused ||
+               pod.mirror);
   EXPECT_EQ(pod.priority, 0);
   EXPECT_EQ(pod.started_at, 0);
   EXPECT_EQ(pod.grace, 30) << "as Kubernetes gives";

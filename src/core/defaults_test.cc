@@ -3,7 +3,7 @@
 
 #include "core/cluster/assemble.h"
 #include "core/cluster/fit_cache.h"
-#include "core/cluster/hold.h"
+#include "core/cluster/nominated_reservation.h"
 #include "core/cluster/ranking.h"
 #include "core/cluster/ruled_fit.h"
 #include "core/health/card_health.h"
@@ -54,14 +54,14 @@ TEST(Defaults, OfWhatANodeSays) {
   EXPECT_FALSE(RefusedNode().final || RefusedView().final);
   EXPECT_EQ(FittingView().number, 0U);
   EXPECT_EQ(RefusedGroup().nodes, 0U);
-  EXPECT_EQ(FitCache::Figures().remembered + FitCache::Figures().asked, 0U);
+  EXPECT_EQ(FitCache::Stats().remembered + FitCache::Stats().asked, 0U);
   EXPECT_FALSE(NodeWord().fits || NodeWord().final);
   EXPECT_EQ(NodeWord().score, 0);
   EXPECT_EQ(Leftover().cards + Leftover().node + Leftover().owners, 0);
 }
 
 TEST(Defaults, OfWhoHolds) {
-  EXPECT_EQ(Hold().priority, 0);
+  EXPECT_EQ(NominatedReservation().priority, 0);
   EXPECT_EQ(Holder().priority, 0);
   EXPECT_EQ(Holder().started, 0);
   EXPECT_EQ(VictimCost().violations + VictimCost().count, 0U);

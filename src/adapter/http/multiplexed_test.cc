@@ -122,7 +122,7 @@ TEST_F(MultiplexedTest, WhoIsWeanedIsToldAtOnceAndAnsweredNevertheless) {
   const auto first = client.ask("POST", "/a", "x");
   ASSERT_TRUE(early.talk(client, [&] { return client.answer(first).over; }));
   const auto crossing = client.ask("POST", "/b", "y");  // on its way while the server tells
-  server_->wean();
+  server_->drain();
   ASSERT_TRUE(early.talk(client, [&] { return client.told_to_leave() && client.answer(crossing).over; }));
   EXPECT_EQ(client.answer(crossing).body, "/b 'carve-scheduler' y");
   auto late = connect();

@@ -80,7 +80,7 @@ class RollTest : public ::testing::Test {
         const std::lock_guard lock(mutex_);
         before = std::exchange(endpoint_, next);
       }
-      before->wean();
+      before->drain();
       const bool left = within([&] { return before.use_count() == 1; });
       before->stop(seconds(5));
       EXPECT_TRUE(left) << "each client is told to leave";

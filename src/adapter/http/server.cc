@@ -174,7 +174,7 @@ void Server::Impl::end_all(bool busy_too) {
 void Server::Impl::wean_all() {
   const std::lock_guard lock(mutex);
   for (const auto& session : sessions) {
-    asio::post(session->executor(), [session] { session->wean(); });
+    asio::post(session->executor(), [session] { session->drain(); });
   }
 }
 
@@ -211,7 +211,7 @@ Result<void> Server::renew(const Identity& identity) {
   return {};
 }
 
-void Server::wean() {
+void Server::drain() {
   impl_->common.weaning = true;
   impl_->wean_all();
 }

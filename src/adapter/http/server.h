@@ -80,7 +80,7 @@ class Server {
   /// Before stop(), while clients learn that others are to be asked: all is answered as before, and with each answer
   /// its connection is given up (HTTP/1.1: "Connection: close"; HTTP/2: told at once that the next request belongs
   /// elsewhere). A connection that is in use then is none that stop() could cut off under a request on its way.
-  void wean();
+  void drain();
   /// Takes nothing new, lets go of idle connections at once, waits until the requests that have come are answered, at
   /// most `grace`, then cuts. Returns when the last handler has. A second call does nothing.
   void stop(std::chrono::milliseconds grace);

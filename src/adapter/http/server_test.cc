@@ -364,7 +364,7 @@ TEST_F(HttpServer, WhoIsWeanedGoesWithTheNextAnswer) {
   Client early(server_->port());
   early.send(get("/a"));
   ASSERT_THAT(early.answer(), Not(HasSubstr("Connection: close")));
-  server_->wean();
+  server_->drain();
   Client late(server_->port());
   for (auto* client : {&early, &late}) {
     client->send(get("/b"));

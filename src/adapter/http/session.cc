@@ -102,7 +102,7 @@ void Session::end(bool busy_too) {
   tcp_.close();
 }
 
-void Session::wean() {
+void Session::drain() {
   if (flow_ != nullptr) asio::co_spawn(executor(), wean_flow(*flow_), asio::detached);
 }
 
@@ -169,7 +169,8 @@ asio::awaitable<void> Session::requests(Stream& stream) {
     auto got = co_await read(stream);
     if (got.refusal != 0) {
       ++common_.malformed;
-      if (co_await write(stream, plain(got.refusal, words_for(got.refusal)), false, false)) co_await drain(stream);
+      if (co_await write(stream, plain(got.refusal, words_for(got.refusal)), false, false))
+        co_await discard_body(stream);
       co_return;
     }
     if (got.late) ++common_.malformed;
@@ -239,7 +240,7 @@ asio::awaitable<bool> Session::write(Stream& stream, HttpReply reply, bool keep,
 /// What the client is still sending is read away for a moment: closing over it would reset the connection, and the
 /// refusal would be lost.
 template <class Stream>
-asio::awaitable<void> Session::drain(Stream& stream) {
+asio::awaitable<void> Session::discard_body(Stream& stream) {
   error_code ignored;
   if (!tls_) tcp_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
   tcp_.expires_after(kDrainTime);

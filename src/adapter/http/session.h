@@ -49,7 +49,7 @@ class Session {
   /// On its thread: it ends at once when no request is being read or answered, or in any case.
   void end(bool busy_too);
   /// On its thread: who shares it among requests is told to bring the next ones elsewhere.
-  void wean();
+  void drain();
 
   [[nodiscard]] boost::asio::any_io_executor executor() { return tcp_.get_executor(); }
   [[nodiscard]] bool busy() const { return busy_; }
@@ -86,7 +86,7 @@ class Session {
   template <class Stream>
   boost::asio::awaitable<bool> write(Stream& stream, HttpReply reply, bool keep, bool head_only);
   template <class Stream>
-  boost::asio::awaitable<void> drain(Stream& stream);
+  boost::asio::awaitable<void> discard_body(Stream& stream);
   boost::asio::awaitable<HttpReply> answer(const HttpAsk& ask);
   [[nodiscard]] HttpReply guarded(const HttpAsk& ask) const;
   void rest();  // from now on it idles

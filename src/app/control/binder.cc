@@ -59,10 +59,10 @@ Result<ClusterModel::Pod> Binder::pod_of(const std::string& space, const std::st
   CARVE_TRY(const auto text, world_.api.get(pod_path(space, name)));
   CARVE_TRY(auto object, codec::parse_cluster_pod(text));
   if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has that name now");
-  KnownPod pod;
+  PodEntry pod;
   pod.object = object;
   if (auto known = known_pod(std::move(object), world_.settings)) pod = std::move(*known);
-  return std::make_shared<const KnownPod>(std::move(pod));
+  return std::make_shared<const PodEntry>(std::move(pod));
 }
 
 Result<void> Binder::bind_pod(std::string_view call) {
@@ -79,7 +79,7 @@ Result<void> Binder::bind_pod(std::string_view call) {
   }
   const auto found = pod_of(args.space, args.pod, args.uid);
   if (!found) return refuse(fail_in("pod " + args.space + "/" + args.pod, found.error()));
-  const KnownPod& pod = **found;
+  const PodEntry& pod = **found;
   if (!pod.nonsense.empty()) return refuse(fail(Code::kInvalidArgument, pod.nonsense));
   if (!pod.object.node.empty()) {
     if (pod.object.node == args.node && (pod.record || pod.parts.empty())) return {};  // an answer that was lost
@@ -96,7 +96,7 @@ Result<void> Binder::bind_pod(std::string_view call) {
   return write(pod, *room, why);
 }
 
-std::map<std::string, std::string> Binder::annotations_of(const KnownPod& pod, const Record& record,
+std::map<std::string, std::string> Binder::annotations_of(const PodEntry& pod, const Record& record,
                                                           const std::string& text) const {
   std::map<std::string, std::string> all;
   const auto wall = world_.clock.wall_now().time_since_epoch();
@@ -107,7 +107,7 @@ std::map<std::string, std::string> Binder::annotations_of(const KnownPod& pod, c
   return all;
 }
 
-Result<void> Binder::write(const KnownPod& pod, const Reservation& room, const std::string& why) {
+Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const std::string& why) {
   const auto& ask = pod.object.ask;
   const auto give_up = [&](Error error) -> Result<void> {
     world_.model.settle(room.node, room.owner, Outcome::kFailed);
@@ -117,7 +117,7 @@ Result<void> Binder::write(const KnownPod& pod, const Reservation& room, const s
   if (!record) return give_up(record.error());
   const auto text = codec::encode_record(*record);
   if (!text) return give_up(text.error());
-  KnownPod there = pod;
+  PodEntry there = pod;
   there.object.node = room.node;
   const auto body = codec::binding_body(pod.object, room.node, annotations_of(there, *record, *text));
   // The last look before the write: whoever was stopped since the first one finds out here.
@@ -165,7 +165,7 @@ Result<void> Binder::write(const KnownPod& pod, const Reservation& room, const s
 
 /// A scheduler that is told of more names than elasticgpu.io/slot hands us pods that ask for 0 of them, or that have no
 /// slots: they hold nothing, and no record says that they do.
-Result<void> Binder::bind_without_cards(const KnownPod& pod, const std::string& node) {
+Result<void> Binder::bind_without_cards(const PodEntry& pod, const std::string& node) {
   const auto& ask = pod.object.ask;
   const auto written =
       world_.api.create(pod_path(ask.space, ask.name) + "/binding", codec::binding_body(pod.object, node, {}));
@@ -211,13 +211,13 @@ void Binder::run(Clock& clock, const std::stop_token& stop) {
   while (clock.sleep_for(std::chrono::seconds(1), stop)) step();
 }
 
-void Binder::told(const KnownPod& pod, const Reservation& room, const std::string& why) {
+void Binder::told(const PodEntry& pod, const Reservation& room, const std::string& why) {
   if (!world_.tell) return;
   const auto& ask = pod.object.ask;
   world_.tell({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
                what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
 }
 
-Binder::Figures Binder::figures() const { return {bound_, refused_, failed_, unknown_, found_bound_, released_}; }
+Binder::Stats Binder::stats() const { return {bound_, refused_, failed_, unknown_, found_bound_, released_}; }
 
 }  // namespace carve::control

@@ -44,7 +44,7 @@ class Binder {
     const Clock& clock;
     Log& log;
     codec::DialectSettings settings;
-    std::function<const PolicyRow&(const KnownPod& pod, const std::string& node)> policy;
+    std::function<const PolicyRow&(const PodEntry& pod, const std::string& node)> policy;
     std::function<void(codec::EventNote)> tell;  // may be empty
     /// What the pod was sent to that node for (Extender::sent_for); may be empty.
     std::function<std::vector<Slice>(const Owner& owner, const std::string& node)> expected = {};
@@ -64,7 +64,7 @@ class Binder {
   static constexpr Clock::Duration kBurst = std::chrono::milliseconds(200);
   [[nodiscard]] bool busy() const;
 
-  struct Figures {
+  struct Stats {
     std::uint64_t bound = 0;
     std::uint64_t refused = 0;      // no room, not the leader, …: nothing was written
     std::uint64_t failed = 0;       // the server said no
@@ -72,21 +72,21 @@ class Binder {
     std::uint64_t found_bound = 0;  // … and it had taken effect
     std::uint64_t released = 0;     // room whose write came to nothing
   };
-  [[nodiscard]] Figures figures() const;
+  [[nodiscard]] Stats stats() const;
 
  private:
   Result<void> bind_pod(std::string_view call);
   Result<ClusterModel::Pod> pod_of(const std::string& space, const std::string& name, const std::string& uid);
-  Result<void> write(const KnownPod& pod, const Reservation& room, const std::string& why);
-  Result<void> bind_without_cards(const KnownPod& pod, const std::string& node);
-  [[nodiscard]] std::map<std::string, std::string> annotations_of(const KnownPod& pod, const Record& record,
+  Result<void> write(const PodEntry& pod, const Reservation& room, const std::string& why);
+  Result<void> bind_without_cards(const PodEntry& pod, const std::string& node);
+  [[nodiscard]] std::map<std::string, std::string> annotations_of(const PodEntry& pod, const Record& record,
                                                                   const std::string& text) const;
   enum class Seen : std::uint8_t { kNothing, kUnbound, kOurs, kNever };
   /// What the server says of a pod for which something is set aside. kNever: ours cannot take effect any more.
   Seen look_at(const Reservation& room);
   /// Of a pod for which the server says kNever: the model still has it, so its end is yet to be told.
   [[nodiscard]] bool watch_is_behind(const Reservation& room) const;
-  void told(const KnownPod& pod, const Reservation& room, const std::string& why = {});
+  void told(const PodEntry& pod, const Reservation& room, const std::string& why = {});
 
   World world_;
   std::atomic<int> in_bind_ = 0;                              // calls that are not answered yet

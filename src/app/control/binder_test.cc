@@ -113,7 +113,7 @@ class BinderTest : public ::testing::Test {
   void SetUp() override { cluster.watch(); }
   Cluster cluster;
   Binder binder = Binder(cluster.binder(cluster.api));
-  std::size_t reserved() { return cluster.model.figures().reserved; }
+  std::size_t reserved() { return cluster.model.stats().reserved; }
 };
 
 TEST_F(BinderTest, OneWriteBindsWithTheRecord) {
@@ -200,7 +200,7 @@ TEST_F(BinderTest, WhoDoesNotLeadWritesNothing) {
   cluster.clock.advance(1h);
   EXPECT_THAT(binder.bind(call("a")), HasSubstr("does not lead"));
   EXPECT_EQ(cluster.api.writes().size(), 1U);
-  EXPECT_EQ(binder.figures().refused, 1U);
+  EXPECT_EQ(binder.stats().refused, 1U);
 }
 
 TEST_F(BinderTest, NoRoomIsSaidInNumbersAndNothingStays) {
@@ -225,7 +225,7 @@ TEST_F(BinderTest, AnAnswerThatIsLostIsFoundByReading) {
   ASSERT_TRUE(cluster.settled());
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded, .done = true});
   EXPECT_EQ(binder.bind(call("a")), kOk);
-  EXPECT_EQ(binder.figures().found_bound, 1U);
+  EXPECT_EQ(binder.stats().found_bound, 1U);
   EXPECT_EQ(binder.bind(call("a")), kOk) << "asked again, nothing is written";
   ASSERT_TRUE(cluster.settled());
   EXPECT_EQ(cluster.model.snapshot()->at("n1")->ledger.slices().size(), 1U);
@@ -239,11 +239,11 @@ TEST_F(BinderTest, AServerThatGaveUpMayHaveDoneIt) {
   ASSERT_TRUE(cluster.settled());
   cluster.api.fail_next({.verb = "create", .path = "pods/a/binding", .code = Code::kInternal, .done = true});
   EXPECT_EQ(binder.bind(call("a")), kOk);
-  EXPECT_EQ(binder.figures().found_bound, 1U);
+  EXPECT_EQ(binder.stats().found_bound, 1U);
   cluster.api.fail_next({.verb = "create", .path = "pods/b/binding", .code = Code::kInternal});
   EXPECT_THAT(binder.bind(call("b")), HasSubstr("injected"));
-  EXPECT_EQ(binder.figures().unknown, 2U);
-  EXPECT_EQ(binder.figures().failed, 0U);
+  EXPECT_EQ(binder.stats().unknown, 2U);
+  EXPECT_EQ(binder.stats().failed, 0U);
   EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room")) << "b's Binding may still take effect";
 }
 
@@ -262,7 +262,7 @@ TEST_F(BinderTest, RoomIsKeptAsLongAsTheWriteMayStillCome) {
   EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room"));
   cluster.clock.advance(1s);
   binder.step();
-  EXPECT_EQ(binder.figures().released, 1U);
+  EXPECT_EQ(binder.stats().released, 1U);
   EXPECT_EQ(binder.bind(call("c")), kOk);
 }
 
@@ -309,11 +309,11 @@ TEST_F(BinderTest, RoomOfAPodThatIsGoneIsKeptUntilTheWatchSaysSo) {
   cluster.clock.advance(3s);
   cluster.leader.step();
   other.step();
-  EXPECT_EQ(model.figures().reserved, 1U) << "gone by the server's word, and the watch has said nothing";
+  EXPECT_EQ(model.stats().reserved, 1U) << "gone by the server's word, and the watch has said nothing";
   pods.change({KubeChange::Kind::kPut, bound});
   pods.change({KubeChange::Kind::kDeleted, bound});
-  EXPECT_EQ(model.figures().reserved, 0U);
-  EXPECT_EQ(model.figures().conflicts_seen, 0U);
+  EXPECT_EQ(model.stats().reserved, 0U);
+  EXPECT_EQ(model.stats().conflicts_seen, 0U);
 }
 
 TEST_F(BinderTest, APodWithoutCardsIsBoundWithoutARecord) {
@@ -379,9 +379,9 @@ TEST(BinderRace, NoCardIsOverAndNothingLeaks) {
     cluster.clock.advance(Binder::kForgotten);
     binder.step();
     ASSERT_TRUE(cluster.settled());
-    const auto figures = cluster.model.figures();
-    EXPECT_EQ(figures.reserved, 0U) << "seed " << seed;
-    EXPECT_EQ(figures.conflicts_seen, 0U) << "seed " << seed;
+    const auto stats = cluster.model.stats();
+    EXPECT_EQ(stats.reserved, 0U) << "seed " << seed;
+    EXPECT_EQ(stats.conflicts_seen, 0U) << "seed " << seed;
     EXPECT_GT(bound, 20);
     const auto state = cluster.model.snapshot();
     std::map<std::string, std::uint64_t> seen;

@@ -50,7 +50,7 @@ KubeSink ClusterModel::pods() {
 }
 
 void ClusterModel::unreadable(const char* kind, const Error& error) {
-  ++figures_.unreadable;
+  ++stats_.unreadable;
   log_.warn("an object of the API server cannot be read", {{"kind", kind}, {"error", error.what}});
 }
 
@@ -157,7 +157,7 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
 }
 
 /// What the pod held stays booked until its node has had the time to say that it is held.
-void ClusterModel::pod_gone(const KnownPod& pod) {
+void ClusterModel::pod_gone(const PodEntry& pod) {
   const auto now = clock_.now();
   if (now >= look_at_departed_) {  // not for each of thousands that go
     std::erase_if(departed_, [&](const auto& one) { return one.second + kDeparted <= now; });
@@ -199,12 +199,12 @@ void ClusterModel::put_pod(const std::string& text) {
     return unreadable("Pod", object.error());
   }
   const auto uid = object->ask.uid;
-  // A node without a record is somebody else's word: room may be set aside there still (placer.h).
+  // A node without a record is somebody else's word: room may be set aside there still (static_pod_binder.h).
   const bool over = (!object->node.empty() && !object->record.empty()) || object->ended;
   auto known = known_pod(std::move(*object), settings_);
   const std::lock_guard lock(mutex_);
   if (known) {
-    store_pod(uid, std::make_shared<const KnownPod>(std::move(*known)));
+    store_pod(uid, std::make_shared<const PodEntry>(std::move(*known)));
   } else if (pods_.contains(uid)) {
     store_pod(uid, nullptr);
   }
@@ -224,7 +224,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
     const auto uid = object->ask.uid;
     if ((!object->node.empty() && !object->record.empty()) || object->ended) over.insert(uid);
     if (auto known = known_pod(std::move(*object), settings_))
-      read[uid] = std::make_shared<const KnownPod>(std::move(*known));
+      read[uid] = std::make_shared<const PodEntry>(std::move(*known));
   }
   const std::lock_guard lock(mutex_);
   std::vector<std::string> gone;
@@ -269,7 +269,7 @@ void ClusterModel::tell_conflicts(const std::string& node, const std::vector<Con
                                   const std::vector<Conflict>& now) const {
   for (const auto& one : now) {
     if (std::find(before.begin(), before.end(), one) != before.end()) continue;
-    ++figures_.conflicts_seen;
+    ++stats_.conflicts_seen;
     log_.error("a decision does not fit",
                {{"node", node},
                 {"owner", fmt::format("{} {}", to_string(one.owner.kind), one.owner.uid)},
@@ -288,7 +288,7 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* ch
   if (found == nodes_.end()) return;
   NodeEntry& entry = found->second;
   auto made = made_of(entry);
-  ++figures_.rebuilt;
+  ++stats_.rebuilt;
   const auto odd = odd_records(entry);
   made.conflicts.insert(made.conflicts.end(), odd.begin(), odd.end());
   if (!whole()) made.conflicts.clear();
@@ -359,12 +359,12 @@ ClusterModel::Pod ClusterModel::pod(const std::string& uid) const {
   return found == pods_.end() ? nullptr : found->second;
 }
 
-void ClusterModel::each_pod(const std::function<void(const KnownPod&)>& look) const {
+void ClusterModel::each_pod(const std::function<void(const PodEntry&)>& look) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [uid, pod] : pods_) look(*pod);
 }
 
-std::vector<ClusterModel::Pod> ClusterModel::pods_where(const std::function<bool(const KnownPod&)>& wanted) const {
+std::vector<ClusterModel::Pod> ClusterModel::pods_where(const std::function<bool(const PodEntry&)>& wanted) const {
   std::vector<Pod> chosen;
   const std::lock_guard lock(mutex_);
   for (const auto& [uid, pod] : pods_) {
@@ -393,10 +393,10 @@ std::vector<std::pair<std::string, Conflict>> ClusterModel::conflicts() const {
   return all;
 }
 
-ClusterModel::Figures ClusterModel::figures() const {
+ClusterModel::Stats ClusterModel::stats() const {
   const std::lock_guard lock(mutex_);
   refresh();
-  Figures now = figures_;
+  Stats now = stats_;
   now.nodes = published_->size();
   for (const auto& [name, state] : *published_) {
     now.cards += state->ledger.cards().size();

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "app/control/known_pod.h"
+#include "app/control/pod_entry.h"
 #include "app/control/node_entry.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -55,12 +55,12 @@ class ClusterModel {
 
   /// The GPU objects as they are, in no order.
   [[nodiscard]] std::vector<codec::GpuObject> gpu_objects() const;
-  using Pod = std::shared_ptr<const KnownPod>;
+  using Pod = std::shared_ptr<const PodEntry>;
   [[nodiscard]] Pod pod(const std::string& uid) const;  // nullptr: not known, or nothing to do with cards
   /// Those that `wanted` says yes to, by UID.
-  [[nodiscard]] std::vector<Pod> pods_where(const std::function<bool(const KnownPod&)>& wanted) const;
+  [[nodiscard]] std::vector<Pod> pods_where(const std::function<bool(const PodEntry&)>& wanted) const;
   /// Under the lock: `look` is quick, and calls nothing of this.
-  void each_pod(const std::function<void(const KnownPod&)>& look) const;
+  void each_pod(const std::function<void(const PodEntry&)>& look) const;
 
   /// On those cards of the node, by their places in the driver's list, nothing new is put; on all others of it may be.
   void mark(const std::string& node, std::set<int> indexes);
@@ -73,7 +73,7 @@ class ClusterModel {
   /// it. Only its cards count: what the pod gets of them is what it asks for.
   ///   errors  kNotFound: no such node, or no card on it; kFailedPrecondition: the pod has a node already;
   ///           kUnavailable: one of the two, try again; place()'s
-  [[nodiscard]] Result<Reservation> reserve(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
+  [[nodiscard]] Result<Reservation> reserve(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
                                             std::uint64_t epoch, const std::vector<Slice>& wish = {});
   /// How the write ended for which reserve() set aside; each reserve() is settled once.
   void settle(const std::string& node, const Owner& owner, Outcome outcome);
@@ -85,7 +85,7 @@ class ClusterModel {
   /// Keeps room on that node for the pod that the hold is for: from now on the ledgers of all others of its priority
   /// or below have that much less. It ends when the pod is bound, over or gone, by drop_hold(), and at `until`. A pod
   /// has one hold; a new one takes the place of the old.
-  void put_hold(const std::string& node, Hold hold, Clock::Time until);
+  void put_reservation(const std::string& node, NominatedReservation hold, Clock::Time until);
   void drop_hold(const std::string& uid);
   [[nodiscard]] bool has_hold(const std::string& uid) const;
   /// UIDs of pods that held something and went within kDeparted: their slices are going.
@@ -98,7 +98,7 @@ class ClusterModel {
   /// What is held and cannot be, with the node; sorted.
   [[nodiscard]] std::vector<std::pair<std::string, Conflict>> conflicts() const;
 
-  struct Figures {
+  struct Stats {
     std::size_t nodes = 0;  // with cards
     std::size_t cards = 0;
     std::size_t closed = 0;  // cards on which nothing new is put
@@ -114,7 +114,7 @@ class ClusterModel {
     std::uint64_t unreadable = 0;      // objects, ever
     std::uint64_t rebuilt = 0;         // ledgers, ever
   };
-  [[nodiscard]] Figures figures() const;
+  [[nodiscard]] Stats stats() const;
 
  private:
   void put_node(const std::string& text);
@@ -128,8 +128,8 @@ class ClusterModel {
   void heard(bool* which);
   void unreadable(const char* kind, const Error& error);
   void store_pod(const std::string& uid, Pod pod);
-  void pod_gone(const KnownPod& pod);
-  Result<Reservation> set_aside(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
+  void pod_gone(const PodEntry& pod);
+  Result<Reservation> set_aside(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
                                 std::uint64_t epoch, const std::vector<Slice>& wish);
   void free_room(const std::string& node, const Owner& owner);
   void drop_reservations(const std::string& uid);
@@ -166,7 +166,7 @@ class ClusterModel {
   mutable std::set<std::string> lingering_;  // nodes with pods that went and may still hold
   mutable Clock::Time linger_until_ = Clock::Time::max();  // before it none of them has gone for long enough
   mutable std::shared_ptr<const ClusterState> published_ = std::make_shared<ClusterState>();
-  mutable Figures figures_;
+  mutable Stats stats_;
 };
 
 }  // namespace carve::control

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "app/control/testing/objects.h"
-#include "app/control/waker.h"
+#include "app/control/requeuer.h"
 #include "codec/node/plugin_conflict.h"
 
 namespace carve::control {
@@ -148,7 +148,7 @@ TEST_F(ClusterModelTest, WhatTheNodeHadNoTimeToNameLingers) {
 TEST_F(ClusterModelTest, SlicesOfClaimsCountToo) {
   say({holder(slice("claim", "GPU-0", 10, OwnerKind::kClaim))});
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(10));
-  EXPECT_EQ(fed.model.figures().conflicts, 0U);
+  EXPECT_EQ(fed.model.stats().conflicts, 0U);
 }
 
 TEST_F(ClusterModelTest, ARecordThatDoesNotFitClosesTheCardAndIsNamed) {
@@ -159,14 +159,14 @@ TEST_F(ClusterModelTest, ARecordThatDoesNotFitClosesTheCardAndIsNamed) {
   EXPECT_EQ(conflicts[0].first, "n1");
   EXPECT_EQ(conflicts[0].second.owner.uid, "b");
   EXPECT_FALSE(fed.card("n1", "GPU-0").card.closed.empty());
-  EXPECT_EQ(fed.model.figures().closed, 1U);
+  EXPECT_EQ(fed.model.stats().closed, 1U);
   ASSERT_EQ(fed.lines.size(), 1U);
   EXPECT_THAT(fed.lines[0], HasSubstr("a decision does not fit"));
   Fed::put(fed.pods, bound("b", 10, "Failed"));
   fed.clock.advance(ClusterModel::kLinger);
   EXPECT_TRUE(fed.model.conflicts().empty());
   EXPECT_TRUE(fed.card("n1", "GPU-0").card.closed.empty());
-  EXPECT_EQ(fed.model.figures().conflicts_seen, 1U);
+  EXPECT_EQ(fed.model.stats().conflicts_seen, 1U);
 }
 
 /// At every start the three lists come one after the other, and somebody may look in between.
@@ -178,12 +178,12 @@ TEST_F(ClusterModelTest, WhatDoesNotFitIsToldOnceAllThreeWereTold) {
   EXPECT_TRUE(other.model.conflicts().empty()) << "its cards are not known yet";
   EXPECT_TRUE(other.lines.empty()) << other.lines.front();
   other.gpus.replace({gpu_object(card)});
-  EXPECT_EQ(other.model.figures().conflicts, 1U);
-  EXPECT_EQ(other.model.figures().conflicts_seen, 1U);
+  EXPECT_EQ(other.model.stats().conflicts, 1U);
+  EXPECT_EQ(other.model.stats().conflicts_seen, 1U);
   ASSERT_EQ(other.lines.size(), 1U);
   EXPECT_THAT(other.lines[0], HasSubstr("a decision does not fit"));
   other.pods.replace({bound("a", 10), bound("b", 10)});
-  EXPECT_EQ(other.model.figures().conflicts_seen, 1U) << "a watch that begins anew tells nothing twice";
+  EXPECT_EQ(other.model.stats().conflicts_seen, 1U) << "a watch that begins anew tells nothing twice";
 }
 
 TEST_F(ClusterModelTest, ARecordOfAnotherPodOrACardThatIsNotThereIsAConflict) {
@@ -197,14 +197,14 @@ TEST_F(ClusterModelTest, ARecordOfAnotherPodOrACardThatIsNotThereIsAConflict) {
 TEST_F(ClusterModelTest, ARecordWithoutANodeIsNobodysDecision) {
   Fed::put(fed.pods, pod_object({.uid = "a", .record = record_text({slice("a", "GPU-0", 4)})}));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
-  EXPECT_EQ(fed.model.figures().waiting, 1U);
+  EXPECT_EQ(fed.model.stats().waiting, 1U);
 }
 
 // For one that waits, others would be evicted, and kube-scheduler asked again and again.
 TEST_F(ClusterModelTest, APodWithoutSlotsDoesNotWaitForCards) {
   Fed::put(fed.pods, pod_object({.uid = "a", .slots = false}));
   Fed::put(fed.pods, pod_object({.uid = "b", .gib = "nonsense", .slots = false}));
-  EXPECT_EQ(fed.model.figures().waiting, 0U);
+  EXPECT_EQ(fed.model.stats().waiting, 0U);
   EXPECT_EQ(fed.model.pod("a"), nullptr);
   EXPECT_EQ(fed.model.pod("b"), nullptr);
   // One that an older control gave cards holds them until it ends.
@@ -238,7 +238,7 @@ TEST_F(ClusterModelTest, NobodyIsSentToANodeWhoseAgentIsLeaving) {
   say_leaving("True");
   const auto leaving = fed.model.snapshot();
   EXPECT_THAT(leaving->at("n1")->closed, HasSubstr("agent is being replaced"));
-  EXPECT_EQ(fed.model.figures().leaving, 1U);
+  EXPECT_EQ(fed.model.stats().leaving, 1U);
   const auto refused = fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kUnavailable) << "to be tried again";
@@ -268,7 +268,7 @@ TEST_F(ClusterModelTest, NobodyIsSentWhereAnotherPluginServesANameOfItsDialect) 
     EXPECT_EQ(closed->at("n1")->closed, "");
     EXPECT_THAT(closed->at("n1")->closed_to.at("gpushare"), HasSubstr(name));
     EXPECT_EQ(closed->at("n1")->closed_to.size(), 1U);
-    EXPECT_EQ(fed.model.figures().shared, 1U);
+    EXPECT_EQ(fed.model.stats().shared, 1U);
     for (const char* uid : {"a", "there"}) {
       const auto refused = fed.model.reserve("n1", *fed.model.pod(uid), kPolicies[0], 1);
       ASSERT_FALSE(refused) << uid;
@@ -284,7 +284,7 @@ TEST_F(ClusterModelTest, NobodyIsSentWhereAnotherPluginServesANameOfItsDialect) 
 }
 
 TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
-  const KnownPod pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   const auto room = fed.model.reserve("n1", pod, kPolicies[0], 7);
   ASSERT_TRUE(room) << room.error().what;
@@ -308,7 +308,7 @@ TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
   codec::GpuObject other = gpu("n1", "GPU-1");
   other.index = 1;
   Fed::put(fed.gpus, gpu_object(other));
-  const KnownPod pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const auto chosen = fed.model.reserve("n1", pod, kPolicies[0], 7);
   ASSERT_TRUE(chosen) << chosen.error().what;
   fed.model.release("n1", pod.owner());
@@ -332,18 +332,18 @@ TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
 }
 
 TEST_F(ClusterModelTest, RoomOfAnEarlierLeadershipIsChosenAnew) {
-  const KnownPod pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 1));
   fed.model.settle("n1", owner, Outcome::kUnknown);
   Fed::put(fed.pods, bound("b", 14));  // by the leader between
   EXPECT_EQ(fed.model.reserve("n1", pod, kPolicies[0], 3).error().code, Code::kResourceExhausted);
-  EXPECT_EQ(fed.model.figures().reserved, 0U);
-  EXPECT_EQ(fed.model.figures().conflicts, 0U);
+  EXPECT_EQ(fed.model.stats().reserved, 0U);
+  EXPECT_EQ(fed.model.stats().conflicts, 0U);
 }
 
 TEST_F(ClusterModelTest, RoomIsFreeAgainWhenTheWriteFailedOrThePodWent) {
-  const KnownPod pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 7));
   fed.model.settle("n1", owner, Outcome::kFailed);
@@ -452,7 +452,7 @@ TEST(ClusterModelHistories, EndInTheSameStateAsFromScratch) {
     ASSERT_EQ(is->size(), should->size()) << "seed " << seed;
     for (const auto& [name, state] : *should) ASSERT_EQ(*is->at(name), *state) << "seed " << seed << ", node " << name;
     ASSERT_EQ(fed.model.conflicts(), scratch.model.conflicts()) << "seed " << seed;
-    ASSERT_EQ(fed.model.figures().holding, scratch.model.figures().holding) << "seed " << seed;
+    ASSERT_EQ(fed.model.stats().holding, scratch.model.stats().holding) << "seed " << seed;
   }
 }
 

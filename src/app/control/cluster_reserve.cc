@@ -24,7 +24,7 @@ std::vector<PartRequest> on_cards_of(const std::vector<Slice>& wish, std::vector
 
 }  // namespace
 
-Result<Reservation> ClusterModel::reserve(const std::string& node, const KnownPod& pod,
+Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntry& pod,
                                           const PolicyRow& policy, std::uint64_t epoch,
                                           const std::vector<Slice>& wish) {
   const Owner owner = pod.owner();
@@ -55,7 +55,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const KnownPo
   return set_aside(node, pod, policy, epoch, wish);
 }
 
-Result<Reservation> ClusterModel::set_aside(const std::string& node, const KnownPod& pod, const PolicyRow& policy,
+Result<Reservation> ClusterModel::set_aside(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
                                             std::uint64_t epoch, const std::vector<Slice>& wish) {
   const auto state = published_->find(node);
   if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
@@ -130,7 +130,7 @@ void ClusterModel::free_hold(const std::string& uid) {
   held_.erase(where);
 }
 
-void ClusterModel::put_hold(const std::string& node, Hold hold, Clock::Time until) {
+void ClusterModel::put_reservation(const std::string& node, NominatedReservation hold, Clock::Time until) {
   const std::lock_guard lock(mutex_);
   const Owner owner = hold.owner;
   free_hold(owner.uid);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "codec/placement/placement_text.h"
 #include "codec/record.h"
 #include "core/cluster/ranking.h"

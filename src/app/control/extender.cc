@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "codec/extender/extender.h"
 
 namespace carve::control {
@@ -47,14 +47,14 @@ std::optional<std::vector<Slice>> Extender::placed_on(const Asked& asked, const 
 
 std::vector<Slice> Extender::sent_for(const Owner& owner, const std::string& node) const {
   const std::lock_guard lock(mutex_);
-  auto slices = expected_.sent_for(owner, node);
-  if (clock_ != nullptr) expected_.comes(owner, clock_->now());
+  auto slices = assumed_.sent_for(owner, node);
+  if (clock_ != nullptr) assumed_.comes(owner, clock_->now());
   return slices;
 }
 
 std::string Extender::why_sent(const Owner& owner, const std::string& node) const {
   const std::lock_guard lock(mutex_);
-  return expected_.why_sent(owner, node);
+  return assumed_.why_sent(owner, node);
 }
 
 std::string Extender::why_there(const Asked& asked, const NodeState& there) {
@@ -68,7 +68,7 @@ std::string Extender::why_there(const Asked& asked, const NodeState& there) {
 /// Few nodes of many: each that is named is looked for among those that fit.
 void Extender::look_ahead(Asked& asked) const {
   std::vector<ClusterState::Number> busy;
-  for (const auto name : expected_.nodes()) {
+  for (const auto name : assumed_.nodes()) {
     if (const auto number = asked.cluster->number_of(name)) busy.push_back(*number);
   }
   if (busy.empty()) return;
@@ -78,7 +78,7 @@ void Extender::look_ahead(Asked& asked) const {
   for (const auto number : busy) {
     FittingView* node = fitting[number];
     if (node == nullptr || is_reserved_for(**node->state, asked.owner, asked.parts)) continue;
-    const auto ahead = expected_.ahead(asked.cluster->name(number), *node->state, asked.owner);
+    const auto ahead = assumed_.ahead(asked.cluster->name(number), *node->state, asked.owner);
     if (ahead) node->score = cache_.score_ahead(asked.cluster, number, ahead, ask).value_or(kCrowded);
   }
 }
@@ -86,16 +86,16 @@ void Extender::look_ahead(Asked& asked) const {
 const FittingView* Extender::choose_ahead(Asked& asked) const {
   const auto now = clock_->now();
   const std::lock_guard lock(mutex_);
-  expected_.expire(now);
+  assumed_.expire(now);
   look_ahead(asked);
   const FittingView* best = choose_node(asked.fit.nodes);
-  expected_.forget(asked.owner);
+  assumed_.forget(asked.owner);
   if (best == nullptr || best->score == kCrowded) return best;
   const auto& state = *best->state;
   if (is_reserved_for(*state, asked.owner, asked.parts)) return best;
-  const auto ahead = expected_.ahead(best->node, state, asked.owner);
+  const auto ahead = assumed_.ahead(best->node, state, asked.owner);
   if (auto placed = placed_on(asked, ahead ? *ahead : *state))
-    expected_.expect(asked.owner, std::string(best->node), std::move(*placed), now, why_there(asked, *state));
+    assumed_.expect(asked.owner, std::string(best->node), std::move(*placed), now, why_there(asked, *state));
   return best;
 }
 
@@ -103,7 +103,7 @@ const FittingView* Extender::best_of(Asked& asked) const {
   return clock_ == nullptr ? choose_node(asked.fit.nodes) : choose_ahead(asked);
 }
 
-std::optional<Extender::Sent> Extender::choose_anywhere(const KnownPod& pod, const std::set<std::string>& but) const {
+std::optional<Extender::Sent> Extender::choose_anywhere(const PodEntry& pod, const std::set<std::string>& but) const {
   Asked asked;
   asked.parts = pod.parts;
   asked.owner = pod.owner();
@@ -122,7 +122,7 @@ std::optional<Extender::Sent> Extender::choose_anywhere(const KnownPod& pod, con
   if (best == nullptr || best->score == kCrowded) return std::nullopt;
   Sent sent{std::string(best->node), {}};
   const std::lock_guard lock(mutex_);
-  sent.slices = expected_.sent_for(asked.owner, sent.node);
+  sent.slices = assumed_.sent_for(asked.owner, sent.node);
   return sent;
 }
 

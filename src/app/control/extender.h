@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "app/control/known_pod.h"
+#include "app/control/pod_entry.h"
 #include "base/clock.h"
 #include "codec/dialects/dialect.h"
 #include "codec/extender/extender.h"
 #include "core/cluster/cluster.h"
-#include "core/cluster/expected.h"
+#include "core/cluster/assumed_pods.h"
 #include "core/cluster/fit_cache.h"
 #include "core/policy/rules.h"
 
@@ -24,7 +24,8 @@ namespace carve::control {
 /// The answers to kube-scheduler's filter and prioritize calls. Computation on a snapshot: no
 /// call to anybody, nothing is set aside, so any replica may answer and a call that is repeated or
 /// lost does no harm. With a clock, whom filter_to_place, prioritize or choose sends where is kept in mind for a moment
-/// (core/cluster/expected.h) and shifts the ranking for the pods that come next, nothing else. Safe from any thread.
+/// (core/cluster/assumed_pods.h) and shifts the ranking for the pods that come next, nothing else. Safe from any
+/// thread.
 class Extender {
  public:
   /// `snapshot` gives the cluster as it is known now, `rules` who is placed how; what they point to never changes.
@@ -64,8 +65,8 @@ class Extender {
   /// opinion. A node that will be full when those have come who are on their way there gets the least.
   [[nodiscard]] std::string prioritize(std::string_view call) const;
   /// What the pod will hold on that node by what was said a moment ago; empty: nothing was. For its Binding, which
-  /// begins. The pod stays expected for Expected::kComes, or until it is seen to hold: a question that came before may
-  /// look at a cluster without it.
+  /// begins. The pod stays expected for AssumedPods::kComes, or until it is seen to hold: a question that came before
+  /// may look at a cluster without it.
   [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, const std::string& node) const;
   /// Why it was sent there, for a person: among how many nodes, by which policies. Empty: it was not, or by another
   /// replica.
@@ -77,7 +78,7 @@ class Extender {
   /// What choose() would answer if kube-scheduler asked about all nodes that have a card, `but` apart; the pod is
   /// expected there. nullopt: none serves it, or none will when those have come who are on their way.
   ///   cost    as choose()
-  [[nodiscard]] std::optional<Sent> choose_anywhere(const KnownPod& pod, const std::set<std::string>& but) const;
+  [[nodiscard]] std::optional<Sent> choose_anywhere(const PodEntry& pod, const std::set<std::string>& but) const;
 
  private:
   /// What the pod asks for, and which of the named nodes have it.
@@ -112,7 +113,7 @@ class Extender {
   const Clock* clock_;
   mutable std::mutex mutex_;
   mutable FitCache cache_;
-  mutable Expected expected_;
+  mutable AssumedPods assumed_;
 };
 
 }  // namespace carve::control

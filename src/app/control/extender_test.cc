@@ -171,7 +171,7 @@ TEST_F(ExtenderTest, ADialectWhoseNameIsAnothersGoesElsewhereAndTheOthersGoOn) {
 TEST_F(ExtenderTest, RoomThatIsHeldIsNotOfferedToOthersOfThatPriority) {
   auto held = std::make_shared<NodeState>(*node(16));
   const Slice kept{{OwnerKind::kPod, "first"}, "c", CardId("GPU-0"), Bytes::gib(14), CoreShare(1)};
-  held->holds = {{kept.owner, 5, {kept}, {}}};
+  held->reservations = {{kept.owner, 5, {kept}, {}}};
   cluster_->put("idle", held);
   const auto with = [&](const std::string& priority) {
     auto text = call(R"("aliyun.com/gpu-mem":"3")", R"("idle")");
@@ -283,7 +283,7 @@ TEST_F(Burst, WhoIsRefusedDependsOnNothingThatWasAskedBefore) {
 TEST_F(Burst, AGuessThatCameToNothingIsForgottenByItself) {
   EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", both_), "half");
   EXPECT_EQ(sent("b", ask_, both_), "idle");
-  clock_.advance(Expected::kFor);
+  clock_.advance(AssumedPods::kFor);
   EXPECT_EQ(sent("c", ask_, both_), "half");
 }
 
@@ -292,7 +292,7 @@ TEST_F(Burst, WhoCameAndWentBetweenTwoQuestionsIsExpectedNoLonger) {
   EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", both_), "half");
   EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "a"}, "half").size(), 1U);
   EXPECT_EQ(sent("b", ask_, both_), "idle") << "its Binding is on its way";
-  clock_.advance(Expected::kComes);
+  clock_.advance(AssumedPods::kComes);
   EXPECT_EQ(sent("c", ask_, both_), "half");
 }
 

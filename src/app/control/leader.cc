@@ -25,8 +25,8 @@ std::string micro_time(Clock::WallTime time) {
 
 }  // namespace
 
-Leader::Leader(World world, Names names, Candidacy::Timing timing)
-    : world_(std::move(world)), names_(std::move(names)), timing_(timing), candidacy_(names_.identity, timing) {}
+Leader::Leader(World world, Names names, LeaderElection::Timing timing)
+    : world_(std::move(world)), names_(std::move(names)), timing_(timing), leader_election_(names_.identity, timing) {}
 
 std::string Leader::path() const {
   return fmt::format("/apis/coordination.k8s.io/v1/namespaces/{}/leases", names_.space);
@@ -43,22 +43,22 @@ Result<void> Leader::look() {
     return tl::unexpected(text.error());
   }
   const std::lock_guard lock(mutex_);
-  const auto before = candidacy_.epoch();
-  candidacy_.seen(lease, world_.clock.now());
-  if (before != 0 && candidacy_.epoch() == 0) {
+  const auto before = leader_election_.epoch();
+  leader_election_.seen(lease, world_.clock.now());
+  if (before != 0 && leader_election_.epoch() == 0) {
     caught_up_ = false;
     world_.log.warn("leadership lost", {{"epoch", before}, {"holder", lease.holder}});
   }
   return {};
 }
 
-Result<void> Leader::write(Candidacy::Move move) {
-  const auto floor = move == Candidacy::Move::kTake && world_.known_epoch ? world_.known_epoch() : 0;
+Result<void> Leader::write(LeaderElection::Move move) {
+  const auto floor = move == LeaderElection::Move::kTake && world_.known_epoch ? world_.known_epoch() : 0;
   const auto sent = world_.clock.now();
   codec::Lease wish;
   {
     const std::lock_guard lock(mutex_);
-    wish = candidacy_.wish(move, floor, micro_time(world_.clock.wall_now()));
+    wish = leader_election_.wish(move, floor, micro_time(world_.clock.wall_now()));
   }
   const auto body = codec::encode_lease(wish);
   const auto written =
@@ -67,11 +67,11 @@ Result<void> Leader::write(Candidacy::Move move) {
   if (!written) return tl::unexpected(written.error());
   CARVE_TRY(const auto lease, codec::parse_lease(*written));
   const std::lock_guard lock(mutex_);
-  candidacy_.wrote(lease, sent);
-  if (move == Candidacy::Move::kTake) {
+  leader_election_.wrote(lease, sent);
+  if (move == LeaderElection::Move::kTake) {
     caught_up_ = false;
     ++terms_;
-    world_.log.info("lease taken", {{"epoch", candidacy_.epoch()}, {"identity", names_.identity}});
+    world_.log.info("lease taken", {{"epoch", leader_election_.epoch()}, {"identity", names_.identity}});
   }
   return {};
 }
@@ -84,19 +84,19 @@ void Leader::catch_up() {
   behind_.clear();
   const std::lock_guard lock(mutex_);
   caught_up_ = true;
-  world_.log.info("leading", {{"epoch", candidacy_.epoch()}});
+  world_.log.info("leading", {{"epoch", leader_election_.epoch()}});
 }
 
 Clock::Duration Leader::step() {
-  Candidacy::Move move;
+  LeaderElection::Move move;
   bool holds = false;
   {
     const std::lock_guard lock(mutex_);
-    move = candidacy_.move(world_.clock.now());
-    holds = candidacy_.epoch() != 0;
+    move = leader_election_.move(world_.clock.now());
+    holds = leader_election_.epoch() != 0;
   }
   Result<void> done;
-  if (move == Candidacy::Move::kWait) {
+  if (move == LeaderElection::Move::kWait) {
     if (!holds) done = look();
   } else {
     // What was seen may be old; a take goes by what is there now. A renewal that conflicts is looked at again.
@@ -114,14 +114,14 @@ Clock::Duration Leader::step() {
   bool wait_for_cache = false;
   {
     const std::lock_guard lock(mutex_);
-    move = candidacy_.move(world_.clock.now());
-    wait_for_cache = candidacy_.epoch() != 0 && !caught_up_;
+    move = leader_election_.move(world_.clock.now());
+    wait_for_cache = leader_election_.epoch() != 0 && !caught_up_;
   }
   if (wait_for_cache) {
     catch_up();
     return kCatchUp;
   }
-  if (move == Candidacy::Move::kTake) return Clock::Duration(0);
+  if (move == LeaderElection::Move::kTake) return Clock::Duration(0);
   return std::min<Clock::Duration>(timing_.renew / 2, kAgain);
 }
 
@@ -130,9 +130,9 @@ void Leader::give_back() {
   codec::Lease lease;
   {
     const std::lock_guard lock(mutex_);
-    if (candidacy_.epoch() == 0) return;
-    lease = candidacy_.lease();
-    candidacy_.lose();
+    if (leader_election_.epoch() == 0) return;
+    lease = leader_election_.lease();
+    leader_election_.lose();
     promised = promised_;
   }
   // Whoever was told that we lead may still be writing.
@@ -155,19 +155,19 @@ void Leader::run(const std::stop_token& stop) {
 bool Leader::leads_until(Clock::Time deadline) const {
   const auto now = world_.clock.now();
   const std::lock_guard lock(mutex_);
-  if (!caught_up_ || !candidacy_.holds_until(deadline, now)) return false;
+  if (!caught_up_ || !leader_election_.holds_until(deadline, now)) return false;
   promised_ = std::max(promised_, deadline);
   return true;
 }
 
 std::uint64_t Leader::epoch() const {
   const std::lock_guard lock(mutex_);
-  return caught_up_ ? candidacy_.epoch() : 0;
+  return caught_up_ ? leader_election_.epoch() : 0;
 }
 
 std::string Leader::holder() const {
   const std::lock_guard lock(mutex_);
-  return candidacy_.lease().holder;
+  return leader_election_.lease().holder;
 }
 
 }  // namespace carve::control

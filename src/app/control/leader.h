@@ -7,7 +7,7 @@
 #include <stop_token>
 #include <string>
 
-#include "app/control/candidacy.h"
+#include "app/control/leader_election.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "port/kube_api.h"
@@ -34,7 +34,7 @@ class Leader {
     std::string lease = "carve-control";
     std::string identity;  // of this process: a restarted one is another
   };
-  Leader(World world, Names names, Candidacy::Timing timing = {});
+  Leader(World world, Names names, LeaderElection::Timing timing = {});
 
   /// Until `stop`; then gives the lease back, once whoever was promised it has had the time.
   void run(const std::stop_token& stop);
@@ -53,15 +53,15 @@ class Leader {
 
  private:
   Result<void> look();
-  Result<void> write(Candidacy::Move move);
+  Result<void> write(LeaderElection::Move move);
   void catch_up();
   [[nodiscard]] std::string path() const;
 
   World world_;
   const Names names_;
-  const Candidacy::Timing timing_;
+  const LeaderElection::Timing timing_;
   mutable std::mutex mutex_;
-  Candidacy candidacy_;
+  LeaderElection leader_election_;
   bool caught_up_ = false;
   mutable Clock::Time promised_{};  // the latest deadline to which leads_until() said yes
   std::string trouble_;  // of the lease

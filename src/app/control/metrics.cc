@@ -119,51 +119,51 @@ void write_settings(bool good, codec::MetricsText* text) {
   text->sample(std::uint64_t{good ? 1U : 0U});
 }
 
-void write_placement(const LivePlacement::Figures& figures, codec::MetricsText* text) {
+void write_placement(const PolicyWatcher::Stats& stats, codec::MetricsText* text) {
   text->family("carve_control_placement_rules_good", Kind::kGauge,
                "1: what stands in the ConfigMap carve-placement counts; 0: it is wrong, the last good rules count.");
-  text->sample(std::uint64_t{figures.good ? 1U : 0U});
+  text->sample(std::uint64_t{stats.good ? 1U : 0U});
   text->family("carve_control_placement_info", Kind::kGauge,
                "1; the resourceVersion of carve-placement that was read last, good or not: empty where there is none.");
-  text->sample(std::uint64_t{1}, {{"resource_version", figures.version}});
+  text->sample(std::uint64_t{1}, {{"resource_version", stats.version}});
   text->family("carve_control_placement_rules", Kind::kGauge, "Placement rules that count, by scope.");
-  text->sample(std::uint64_t{figures.pools}, {{"scope", "pool"}});
-  text->sample(std::uint64_t{figures.namespaces}, {{"scope", "namespace"}});
+  text->sample(std::uint64_t{stats.pools}, {{"scope", "pool"}});
+  text->sample(std::uint64_t{stats.namespaces}, {{"scope", "namespace"}});
   text->family("carve_control_placement_changes_total", Kind::kCounter,
                "How often the placement rules became others, and how often a wrong text was refused.");
-  text->sample(figures.changes, {{"outcome", "taken"}});
-  text->sample(figures.refused, {{"outcome", "refused"}});
+  text->sample(stats.changes, {{"outcome", "taken"}});
+  text->sample(stats.refused, {{"outcome", "refused"}});
 }
 
-void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* text) {
+void write_cluster_stats(const ClusterModel::Stats& stats, codec::MetricsText* text) {
   const auto gauge = [text](std::string_view name, std::string_view help, std::size_t value) {
     text->family(name, Kind::kGauge, help);
     text->sample(std::uint64_t{value});
   };
-  gauge("carve_nodes", "Nodes with cards.", figures.nodes);
-  gauge("carve_cards", "Cards of the cluster.", figures.cards);
-  gauge("carve_cards_closed", "Cards on which nothing new is put.", figures.closed);
-  gauge("carve_nodes_leaving", "Nodes whose agent is being replaced: nobody is sent there.", figures.leaving);
+  gauge("carve_nodes", "Nodes with cards.", stats.nodes);
+  gauge("carve_cards", "Cards of the cluster.", stats.cards);
+  gauge("carve_cards_closed", "Cards on which nothing new is put.", stats.closed);
+  gauge("carve_nodes_leaving", "Nodes whose agent is being replaced: nobody is sent there.", stats.leaving);
   gauge("carve_nodes_conflicting",
-        "Nodes where another device plugin serves a name: who asks in its dialect is not sent there.", figures.shared);
+        "Nodes where another device plugin serves a name: who asks in its dialect is not sent there.", stats.shared);
   text->family("carve_pods", Kind::kGauge,
                "Pods that ask for cards: hold some, wait, or are on a node without a record.");
-  text->sample(std::uint64_t{figures.holding}, {{"state", "holding"}});
-  text->sample(std::uint64_t{figures.waiting}, {{"state", "waiting"}});
-  text->sample(std::uint64_t{figures.unplaced}, {{"state", "unplaced"}});
-  gauge("carve_control_reservations", "Room set aside for bindings on their way.", figures.reserved);
-  gauge("carve_control_holds", "Pods for which room is kept while others go for them.", figures.held);
-  gauge("carve_control_conflicts", "Slices that are held and cannot be.", figures.conflicts);
+  text->sample(std::uint64_t{stats.holding}, {{"state", "holding"}});
+  text->sample(std::uint64_t{stats.waiting}, {{"state", "waiting"}});
+  text->sample(std::uint64_t{stats.unplaced}, {{"state", "unplaced"}});
+  gauge("carve_control_reservations", "Room set aside for bindings on their way.", stats.reserved);
+  gauge("carve_control_holds", "Pods for which room is kept while others go for them.", stats.held);
+  gauge("carve_control_conflicts", "Slices that are held and cannot be.", stats.conflicts);
   const auto counter = [text](std::string_view name, std::string_view help, std::uint64_t value) {
     text->family(name, Kind::kCounter, help);
     text->sample(value);
   };
-  counter("carve_control_conflicts_total", "Conflicts, ever.", figures.conflicts_seen);
-  counter("carve_control_unreadable_objects_total", "Objects that could not be read, ever.", figures.unreadable);
-  counter("carve_control_ledgers_rebuilt_total", "Ledgers of nodes made anew, ever.", figures.rebuilt);
+  counter("carve_control_conflicts_total", "Conflicts, ever.", stats.conflicts_seen);
+  counter("carve_control_unreadable_objects_total", "Objects that could not be read, ever.", stats.unreadable);
+  counter("carve_control_ledgers_rebuilt_total", "Ledgers of nodes made anew, ever.", stats.rebuilt);
 }
 
-void write_bindings(const Binder::Figures& binds, codec::MetricsText* text) {
+void write_bindings(const Binder::Stats& binds, codec::MetricsText* text) {
   text->family("carve_control_bindings_total", Kind::kCounter,
                "Bindings, by what became of them: refused ones were not written; unknown are those whose answer was "
                "lost, found those of them that had taken effect, released those that came to nothing.");
@@ -173,7 +173,7 @@ void write_bindings(const Binder::Figures& binds, codec::MetricsText* text) {
   for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});
 }
 
-void write_preemptions(const Preemptor::Figures& made, codec::MetricsText* text) {
+void write_preemptions(const Preemptor::Stats& made, codec::MetricsText* text) {
   text->family("carve_control_preemptions_total", Kind::kCounter,
                "Pods for which others were to go: made, they go; protected, a disruption budget says no; undone, begun "
                "and nobody went; given up, the room was there and the pod did not come.");
@@ -184,7 +184,7 @@ void write_preemptions(const Preemptor::Figures& made, codec::MetricsText* text)
   text->sample(made.victims);
 }
 
-void write_overlooked(const Overlooked::Figures& named, codec::MetricsText* text) {
+void write_node_nominator(const NodeNominator::Stats& named, codec::MetricsText* text) {
   text->family("carve_control_nodes_named_total", Kind::kCounter,
                "Nodes named to pods that kube-scheduler turned away without having looked at them.");
   text->sample(named.named);

@@ -13,8 +13,8 @@
 #include "app/control/admission_fault.h"
 #include "app/control/binder.h"
 #include "app/control/cluster_model.h"
-#include "app/control/live_placement.h"
-#include "app/control/overlooked.h"
+#include "app/control/policy_watcher.h"
+#include "app/control/node_nominator.h"
 #include "app/control/preemptor.h"
 #include "codec/metrics/metrics_text.h"
 #include "core/cluster/cluster.h"
@@ -72,13 +72,13 @@ void write_cards(const ClusterState& cluster, codec::MetricsText* text);
 /// Whether control can start with the settings that stand there.
 void write_settings(bool good, codec::MetricsText* text);
 /// Whether the placement rules that stand there count, and how often they changed.
-void write_placement(const LivePlacement::Figures& figures, codec::MetricsText* text);
+void write_placement(const PolicyWatcher::Stats& stats, codec::MetricsText* text);
 /// What became of Bindings, and of pods for which others were to go.
-void write_bindings(const Binder::Figures& figures, codec::MetricsText* text);
-void write_preemptions(const Preemptor::Figures& figures, codec::MetricsText* text);
+void write_bindings(const Binder::Stats& stats, codec::MetricsText* text);
+void write_preemptions(const Preemptor::Stats& stats, codec::MetricsText* text);
 /// Nodes that were named to pods beside kube-scheduler's part.
-void write_overlooked(const Overlooked::Figures& figures, codec::MetricsText* text);
+void write_node_nominator(const NodeNominator::Stats& stats, codec::MetricsText* text);
 /// What the model knows, in numbers.
-void write_figures(const ClusterModel::Figures& figures, codec::MetricsText* text);
+void write_cluster_stats(const ClusterModel::Stats& stats, codec::MetricsText* text);
 
 }  // namespace carve::control

@@ -213,8 +213,8 @@ Made made_of(NodeEntry& entry) {
     state = std::move(all.state);
     made.conflicts = std::move(all.conflicts);
   }
-  state->holds.clear();
-  for (const auto& [owner, kept] : entry.kept) state->holds.push_back(kept.hold);
+  state->reservations.clear();
+  for (const auto& [owner, kept] : entry.kept) state->reservations.push_back(kept.hold);
   made.state = std::make_shared<const NodeState>(std::move(*state));
   entry.made = made.conflicts.empty() ? made.state : nullptr;
   entry.moved.clear();

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "app/control/known_pod.h"
+#include "app/control/pod_entry.h"
 #include "base/clock.h"
 #include "codec/cluster/cluster_node.h"
 #include "codec/node/gpu_object.h"
@@ -51,7 +51,7 @@ struct Lingering {
 
 /// Room that is kept for a pod while others go for it.
 struct KeptRoom {
-  Hold hold;
+  NominatedReservation hold;
   Clock::Time until{};
 };
 
@@ -60,7 +60,7 @@ struct NodeEntry {
   bool exists = false;
   codec::ClusterNode node;
   std::map<std::string, GpuEntry> gpus;                        // by object name
-  std::map<std::string, std::shared_ptr<const KnownPod>> pods;  // bound here, by UID
+  std::map<std::string, std::shared_ptr<const PodEntry>> pods;  // bound here, by UID
   std::map<Owner, Reservation> reserved;
   std::map<Owner, Lingering> lingering;
   std::map<Owner, KeptRoom> kept;

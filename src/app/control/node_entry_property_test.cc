@@ -132,7 +132,7 @@ class History {
     auto object = codec::parse_cluster_pod(pod_object(text));
     ASSERT_TRUE(object) << object.error().what;
     if (auto known = known_pod(std::move(*object), {}))
-      entry_.pods[uid] = std::make_shared<const KnownPod>(std::move(*known));
+      entry_.pods[uid] = std::make_shared<const PodEntry>(std::move(*known));
     entry_.moved.insert(owner);
   }
 

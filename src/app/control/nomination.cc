@@ -6,8 +6,8 @@
 
 namespace carve::control {
 
-std::optional<Hold> hold_of_nomination(const KnownPod& pod, const NodeState& there, const std::set<Owner>& going,
-                                       const PolicyRow& policy) {
+std::optional<NominatedReservation> reservation_of_nomination(const PodEntry& pod, const NodeState& there,
+                                                              const std::set<Owner>& going, const PolicyRow& policy) {
   Ledger rest = *SeenLedger(there, pod.owner(), pod.object.priority);
   std::vector<Owner> from_here;
   for (const Owner& owner : going) {
@@ -15,7 +15,7 @@ std::optional<Hold> hold_of_nomination(const KnownPod& pod, const NodeState& the
   }
   auto placed = place_pod(rest, there.links, pod.owner(), pod.parts, policy);
   if (!placed) return std::nullopt;
-  return Hold{pod.owner(), pod.object.priority, std::move(*placed), std::move(from_here)};
+  return NominatedReservation{pod.owner(), pod.object.priority, std::move(*placed), std::move(from_here)};
 }
 
 }  // namespace carve::control

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/control/live_placement.h"
-#include "app/control/standing.h"
+#include "app/control/policy_watcher.h"
+#include "app/control/preemption_candidates.h"
 #include "codec/extender/extender.h"
 #include "core/cluster/proposal.h"
 
@@ -21,8 +21,8 @@ void keep_where_room_is_made(const ClusterState& cluster, const Owner& owner, No
   for (const auto& one : cluster) {
     const auto& name = one.first;
     const auto& state = one.second;
-    const bool here = std::any_of(state->holds.begin(), state->holds.end(),
-                                  [&](const Hold& hold) { return hold.owner == owner; });
+    const bool here = std::any_of(state->reservations.begin(), state->reservations.end(),
+                                  [&](const NominatedReservation& hold) { return hold.owner == owner; });
     if (!here) continue;
     std::erase_if(*nodes, [&](const auto& proposed) { return proposed.first != name; });
     return;
@@ -48,14 +48,15 @@ std::string PreemptVerb::answer(std::string_view call) const {
   const auto rules = world_.rules();
   const auto policy = policy_of(*rules, args->pod);
   keep_where_room_is_made(*cluster, owner, &args->nodes);
-  const auto ask = [&](const std::string& name, const Nodes::mapped_type& victims, const Standing& standing) {
+  const auto ask = [&](const std::string& name, const Nodes::mapped_type& victims,
+                       const PreemptionCandidates& standing) {
     const auto node = cluster->find(name);
     if (node == cluster->end()) return ProposalAnswer{};
     return correct_proposal(*node->second, name, owner, *parts, args->priority,
                             *policy.on(node->second->labels).card, owners_of(victims), standing);
   };
-  const auto standing = standing_of(world_.model, {});
-  std::optional<Standing> with_budgets;
+  const auto standing = preemption_candidates_of(world_.model, {});
+  std::optional<PreemptionCandidates> with_budgets;
   for (auto at = args->nodes.begin(); at != args->nodes.end();) {
     auto& [name, victims] = *at;
     auto answer = ask(name, victims, standing);
@@ -66,8 +67,8 @@ std::string PreemptVerb::answer(std::string_view call) const {
                         {{"error", budgets.error().what}});
       }
       // Without them nobody may be asked to go.
-      with_budgets = budgets ? standing_of(world_.model, *budgets)
-                             : standing_of(world_.model, {}, [](const Owner&) { return true; });
+      with_budgets = budgets ? preemption_candidates_of(world_.model, *budgets)
+                             : preemption_candidates_of(world_.model, {}, [](const Owner&) { return true; });
     }
     if (answer.word == ProposalWord::kOthersFirst) answer = ask(name, victims, *with_budgets);
     if (answer.word == ProposalWord::kOthersFirst) {

@@ -32,7 +32,7 @@ class PreemptVerb {
   explicit PreemptVerb(World world) : world_(std::move(world)) {}
 
   /// ExtenderPreemptionArgs in, ExtenderPreemptionResult out. A call that cannot be read drops all nodes.
-  ///   cost    standing_of(); correct_proposal() per node; one list of budgets where cards need others
+  ///   cost    preemption_candidates_of(); correct_proposal() per node; one list of budgets where cards need others
   [[nodiscard]] std::string answer(std::string_view call) const;
 
  private:

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "app/control/testing/objects.h"
 #include "codec/extender/extender.h"
 
@@ -100,7 +100,7 @@ TEST_F(PreemptVerbTest, ABudgetProtectsWhoHoldsTheCardsAndOneThatCannotBeReadPro
 /// The second time, when those have gone whom the cards needed: what CPU still needs, on that node and on no other.
 TEST_F(PreemptVerbTest, WhereRoomIsMadeForThePodThatNodeIsTheOnlyOne) {
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
-  model.put_hold("n1", {{OwnerKind::kPod, "p"}, 10, {slice("p", "GPU-1", 8)}, {{OwnerKind::kPod, "a"}}},
+  model.put_reservation("n1", {{OwnerKind::kPod, "p"}, 10, {slice("p", "GPU-1", 8)}, {{OwnerKind::kPod, "a"}}},
                  clock.now() + std::chrono::seconds(60));
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"cpu"}}}), nodes({{"n1", {"cpu"}}}));
   EXPECT_EQ(answer("8", {{"n2", {"cpu"}}}), nodes({}));

@@ -8,14 +8,14 @@
 
 #include "app/control/binder.h"
 #include "app/control/nomination.h"
-#include "app/control/standing.h"
-#include "app/control/waker.h"
+#include "app/control/preemption_candidates.h"
+#include "app/control/requeuer.h"
 #include "codec/cluster/eviction.h"
 
 namespace carve::control {
 namespace {
 
-std::string path_of(const KnownPod& pod) { return pod_path(pod.object.ask.space, pod.object.ask.name); }
+std::string path_of(const PodEntry& pod) { return pod_path(pod.object.ask.space, pod.object.ask.name); }
 
 /// Something of the owner is booked on that node.
 bool holds_on(const ClusterState& cluster, const std::string& node, const Owner& owner) {
@@ -40,23 +40,25 @@ Clock::Duration longest_grace(const std::vector<ClusterModel::Pod>& pods) {
 
 }  // namespace
 
-void Preemptor::tell(const KnownPod& about, const char* reason, std::string message, bool warning) const {
+void Preemptor::tell(const PodEntry& about, const char* reason, std::string message, bool warning) const {
   const auto& ask = about.object.ask;
   if (world_.tell) world_.tell({"Pod", ask.space, ask.name, ask.uid, reason, std::move(message), warning});
 }
 
-Standing Preemptor::standing(const std::vector<codec::Budget>& budgets) const {
-  return standing_of(world_.model, budgets, [this](const Owner& owner) { return protected_.contains(owner); });
+PreemptionCandidates Preemptor::standing(const std::vector<codec::Budget>& budgets) const {
+  return preemption_candidates_of(world_.model, budgets,
+                                  [this](const Owner& owner) { return protected_.contains(owner); });
 }
 
-FoundRoom Preemptor::find(const KnownPod& pod, const std::vector<std::string>& names, const Standing& all) const {
+FoundRoom Preemptor::find(const PodEntry& pod, const std::vector<std::string>& names,
+                          const PreemptionCandidates& all) const {
   const auto policy = [&](const std::string& node) -> const PolicyRow& { return world_.policy(pod, node); };
   return find_room(*world_.model.snapshot(), pod.owner(), pod.parts, pod.object.priority, names, policy, all);
 }
 
 std::int64_t Preemptor::lowest() const {
   std::int64_t lowest = INT64_MAX;
-  world_.model.each_pod([&](const KnownPod& pod) {
+  world_.model.each_pod([&](const PodEntry& pod) {
     if (pod.holds() && !pod.object.deleting) lowest = std::min<std::int64_t>(lowest, pod.object.priority);
   });
   return lowest;
@@ -67,9 +69,9 @@ Preemptor::Pod Preemptor::waiting(const std::string& uid) const {
   return pod && pod->waits() ? pod : nullptr;
 }
 
-bool Preemptor::may_look(const KnownPod& pod, Clock::Time now) {
+bool Preemptor::may_look(const PodEntry& pod, Clock::Time now) {
   const auto& uid = pod.object.ask.uid;
-  if (pod.object.yields || attempts_.contains(uid)) return false;
+  if (pod.object.never_preempts || attempts_.contains(uid)) return false;
   if (world_.overlooked != nullptr && world_.overlooked->tries(uid)) return false;
   if (const auto at = not_before_.find(uid); at != not_before_.end() && now < at->second) return false;
   // kube-scheduler named a node: whoever goes for it is going, or is known in a moment.
@@ -81,7 +83,7 @@ bool Preemptor::may_look(const KnownPod& pod, Clock::Time now) {
   return (note || pod.object.refused) && (woken == woken_.end() || now >= woken->second + kWakeAgain);
 }
 
-void Preemptor::consider(const KnownPod& pod, Clock::Time now) {
+void Preemptor::consider(const PodEntry& pod, Clock::Time now) {
   const auto& uid = pod.object.ask.uid;
   not_before_[uid] = now + kAgain;
   const auto note = world_.turned_away.find(uid);
@@ -125,18 +127,18 @@ void Preemptor::wake(const std::string& uid, const std::string& node, Clock::Tim
   if (!touched) world_.log.warn("waiting pods not woken", {{"node", node}, {"error", touched.error().what}});
 }
 
-Result<void> Preemptor::nominate(const KnownPod& pod, const std::string& node) {
+Result<void> Preemptor::nominate(const PodEntry& pod, const std::string& node) {
   const auto written =
       world_.api.patch(path_of(pod) + "/status", KubePatch::kMerge, codec::nomination_patch(pod.object, node));
   if (!written) return tl::unexpected(written.error());
   return {};
 }
 
-void Preemptor::make_room(const KnownPod& pod, const FoundRoom& found, const std::vector<codec::Budget>& budgets) {
+void Preemptor::make_room(const PodEntry& pod, const FoundRoom& found, const std::vector<codec::Budget>& budgets) {
   const auto& uid = pod.object.ask.uid;
   const auto epoch = world_.leader.epoch();
   std::vector<Pod> victims;
-  Hold hold{pod.owner(), pod.object.priority, found.plan.slices, {}};
+  NominatedReservation hold{pod.owner(), pod.object.priority, found.plan.slices, {}};
   for (const Holder& victim : found.plan.victims) {
     const auto known = world_.model.pod(victim.owner.uid);
     if (!known) return;  // it went meanwhile
@@ -145,7 +147,7 @@ void Preemptor::make_room(const KnownPod& pod, const FoundRoom& found, const std
   }
   const auto latest = world_.clock.now() + longest_grace(victims) + kLatest;
   const auto going = hold.going;
-  world_.model.put_hold(found.node, std::move(hold), latest);
+  world_.model.put_reservation(found.node, std::move(hold), latest);
   if (const auto named = nominate(pod, found.node); !named) {
     world_.log.warn("nobody is evicted: the pod's status cannot be written",
                     {{"pod", pod.full_name()}, {"error", named.error().what}});
@@ -160,7 +162,7 @@ void Preemptor::make_room(const KnownPod& pod, const FoundRoom& found, const std
   ++made_;
 }
 
-void Preemptor::undo(const KnownPod& pod) {
+void Preemptor::undo(const PodEntry& pod) {
   ++undone_;
   world_.model.drop_hold(pod.object.ask.uid);
   (void)nominate(pod, "");  // a nomination that stays does no harm: it is a wish
@@ -174,7 +176,7 @@ bool Preemptor::allowed_all(const std::vector<Pod>& victims) {
 }
 
 /// False: somebody stays after all, and others are to be found. What is free by then stays kept for the pod.
-bool Preemptor::evict_all(const KnownPod& pod, const FoundRoom& found, const std::vector<Pod>& victims,
+bool Preemptor::evict_all(const PodEntry& pod, const FoundRoom& found, const std::vector<Pod>& victims,
                           std::uint64_t epoch) {
   std::size_t gone = 0;
   for (const auto& victim : victims) {
@@ -199,13 +201,13 @@ bool Preemptor::evict_all(const KnownPod& pod, const FoundRoom& found, const std
   return true;
 }
 
-bool Preemptor::stays(const KnownPod& victim) {
+bool Preemptor::stays(const PodEntry& victim) {
   const auto text = world_.api.get(path_of(victim));
   const auto now = text ? codec::parse_cluster_pod(*text) : Result<codec::ClusterPod>(tl::unexpected(text.error()));
   return now && now->ask.uid == victim.object.ask.uid && !now->deleting && !now->ended;
 }
 
-Preemptor::Answer Preemptor::evict(const KnownPod& victim, bool dry) {
+Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
   const auto done = world_.api.create(path_of(victim) + "/eviction", codec::eviction_body(victim.object, dry));
   if (done) return Answer::kGoes;
   // The server gave up: it may be done. Of a pod with two disruption budgets it says the same, and nothing is done.
@@ -228,12 +230,12 @@ Preemptor::Answer Preemptor::evict(const KnownPod& victim, bool dry) {
 
 /// Somebody names a node for a pod, and those who hold there go: an earlier leader's decision, the leader's as another
 /// replica sees it, or kube-scheduler's own. The room is kept here too.
-void Preemptor::adopt(const KnownPod& pod, const Standing& all, Clock::Time now) {
+void Preemptor::adopt(const PodEntry& pod, const PreemptionCandidates& all, Clock::Time now) {
   const auto& node = pod.object.nominated;
   const auto cluster = world_.model.snapshot();
   const auto state = cluster->find(node);
   if (state == cluster->end()) return;
-  auto hold = hold_of_nomination(pod, *state->second, all.going, world_.policy(pod, node));
+  auto hold = reservation_of_nomination(pod, *state->second, all.going, world_.policy(pod, node));
   if (!hold) {
     no_room_[pod.object.ask.uid] = now;
     return;
@@ -244,11 +246,11 @@ void Preemptor::adopt(const KnownPod& pod, const Standing& all, Clock::Time now)
   }
   const auto latest = now + longest_grace(pods) + kLatest;
   attempts_[pod.object.ask.uid] = {node, hold->going, latest, {}, {}};
-  world_.model.put_hold(node, std::move(*hold), latest);
+  world_.model.put_reservation(node, std::move(*hold), latest);
 }
 
 /// Not as often as it may be taken back: once a second, while the room is kept.
-void Preemptor::name_again(const KnownPod& pod, Attempt* attempt, Clock::Time now) {
+void Preemptor::name_again(const PodEntry& pod, Attempt* attempt, Clock::Time now) {
   if (!pod.object.nominated.empty() || !attempt->named_at || now < *attempt->named_at + kAgain) return;
   if (!world_.leader.leads_until(now + 2 * Binder::kWrite)) return;
   attempt->named_at = now;
@@ -256,7 +258,7 @@ void Preemptor::name_again(const KnownPod& pod, Attempt* attempt, Clock::Time no
   if (nominate(pod, attempt->node) && attempt->free_since) wake(pod.object.ask.uid, attempt->node, now);
 }
 
-void Preemptor::give_up(const KnownPod& pod, const Attempt& attempt, Clock::Time now) {
+void Preemptor::give_up(const PodEntry& pod, const Attempt& attempt, Clock::Time now) {
   const auto& uid = pod.object.ask.uid;
   ++given_up_;
   world_.model.drop_hold(uid);
@@ -298,7 +300,7 @@ void Preemptor::look_after(const std::vector<Pod>& nominated, Clock::Time now) {
     }
     at = !pod || withdrawn || too_late ? attempts_.erase(at) : std::next(at);
   }
-  std::optional<Standing> all;  // of everybody, so once for those that need it
+  std::optional<PreemptionCandidates> all;  // of everybody, so once for those that need it
   for (const auto& pod : nominated) {
     const auto& uid = pod->object.ask.uid;
     if (attempts_.contains(uid) || done_with_.contains(uid)) continue;
@@ -313,12 +315,12 @@ void Preemptor::look_after(const std::vector<Pod>& nominated, Clock::Time now) {
 void Preemptor::step() {
   const auto now = world_.clock.now();
   if (!world_.model.synced()) return;
-  look_after(world_.model.pods_where([](const KnownPod& pod) { return pod.waits() && !pod.object.nominated.empty(); }),
+  look_after(world_.model.pods_where([](const PodEntry& pod) { return pod.waits() && !pod.object.nominated.empty(); }),
              now);
   // Of thousands that wait it concerns few.
   const auto lowest = this->lowest();
   auto higher = world_.model.pods_where(
-      [&](const KnownPod& pod) { return pod.object.priority > lowest && pod.waits(); });
+      [&](const PodEntry& pod) { return pod.object.priority > lowest && pod.waits(); });
   std::sort(higher.begin(), higher.end(), [](const Pod& a, const Pod& b) {
     return std::pair(-std::int64_t{a->object.priority}, a->object.ask.uid) <
            std::pair(-std::int64_t{b->object.priority}, b->object.ask.uid);
@@ -336,6 +338,6 @@ void Preemptor::run(const std::stop_token& stop) {
   while (world_.clock.sleep_for(kLook, stop)) step();
 }
 
-Preemptor::Figures Preemptor::figures() const { return {made_, victims_, budget_, undone_, given_up_}; }
+Preemptor::Stats Preemptor::stats() const { return {made_, victims_, budget_, undone_, given_up_}; }
 
 }  // namespace carve::control

@@ -12,8 +12,8 @@
 
 #include "app/control/cluster_model.h"
 #include "app/control/leader.h"
-#include "app/control/overlooked.h"
-#include "app/control/turned_away.h"
+#include "app/control/node_nominator.h"
+#include "app/control/unschedulable_pods.h"
 #include "codec/cluster/budget.h"
 #include "codec/dra/event.h"
 #include "codec/extender/extender.h"
@@ -27,9 +27,9 @@ namespace carve::control {
 ///
 /// Nobody goes in vain:
 ///   - only for a pod that kube-scheduler asked about within kFresh and only on nodes that it named then: they passed
-///     everything but cards. What it said longer ago is asked anew, by a touch of the node (Waker);
+///     everything but cards. What it said longer ago is asked anew, by a touch of the node (Requeuer);
 ///   - not while the pod fits somewhere, or will when those have gone who are going already; where kube-scheduler named
-///     a part of the nodes, not before the others have been tried (Overlooked);
+///     a part of the nodes, not before the others have been tried (NodeNominator);
 ///   - what is chosen is chosen again on the ledger as it is just before the first eviction;
 ///   - several victims are asked for with dryRun first: all of them may go, or none does;
 ///   - the room is kept for the pod from before the first eviction on.
@@ -62,12 +62,12 @@ class Preemptor {
     KubeApi& api;  // whose calls end within Binder::kWrite
     Clock& clock;
     Log& log;
-    const TurnedAway& turned_away;
-    std::function<const PolicyRow&(const KnownPod& pod, const std::string& node)> policy;
+    const UnschedulablePods& turned_away;
+    std::function<const PolicyRow&(const PodEntry& pod, const std::string& node)> policy;
     std::function<void(codec::EventNote)> tell;  // may be empty
     /// Tells the leader of a pod that this replica turned away; may be empty.
-    std::function<void(const codec::TurnedAwayNote&)> hand_over;
-    const Overlooked* overlooked = nullptr;
+    std::function<void(const codec::UnschedulablePodsNote&)> hand_over;
+    const NodeNominator* overlooked = nullptr;
   };
   explicit Preemptor(World world) : world_(std::move(world)) {}
 
@@ -75,14 +75,14 @@ class Preemptor {
   void run(const std::stop_token& stop);
   void step();
 
-  struct Figures {
+  struct Stats {
     std::uint64_t made = 0;       // room, for one pod
     std::uint64_t victims = 0;    // evicted, ever
     std::uint64_t by_budget = 0;  // a budget stood in the way
     std::uint64_t undone = 0;     // begun, and nobody was evicted
     std::uint64_t given_up = 0;   // the room was there and the pod did not come
   };
-  [[nodiscard]] Figures figures() const;
+  [[nodiscard]] Stats stats() const;
 
  private:
   using Pod = ClusterModel::Pod;
@@ -97,27 +97,28 @@ class Preemptor {
   enum class Answer : std::uint8_t { kGoes, kProtected, kFailed };
 
   void look_after(const std::vector<Pod>& nominated, Clock::Time now);
-  void adopt(const KnownPod& pod, const Standing& all, Clock::Time now);
-  void name_again(const KnownPod& pod, Attempt* attempt, Clock::Time now);
-  void give_up(const KnownPod& pod, const Attempt& attempt, Clock::Time now);
+  void adopt(const PodEntry& pod, const PreemptionCandidates& all, Clock::Time now);
+  void name_again(const PodEntry& pod, Attempt* attempt, Clock::Time now);
+  void give_up(const PodEntry& pod, const Attempt& attempt, Clock::Time now);
   /// The lowest priority among those who hold; nobody: the highest there is.
   [[nodiscard]] std::int64_t lowest() const;
   /// nullptr: it does not wait, or is gone.
   [[nodiscard]] Pod waiting(const std::string& uid) const;
-  [[nodiscard]] bool may_look(const KnownPod& pod, Clock::Time now);
-  void consider(const KnownPod& pod, Clock::Time now);
-  [[nodiscard]] Standing standing(const std::vector<codec::Budget>& budgets) const;
-  [[nodiscard]] FoundRoom find(const KnownPod& pod, const std::vector<std::string>& names, const Standing& all) const;
+  [[nodiscard]] bool may_look(const PodEntry& pod, Clock::Time now);
+  void consider(const PodEntry& pod, Clock::Time now);
+  [[nodiscard]] PreemptionCandidates standing(const std::vector<codec::Budget>& budgets) const;
+  [[nodiscard]] FoundRoom find(const PodEntry& pod, const std::vector<std::string>& names,
+                               const PreemptionCandidates& all) const;
   void wake(const std::string& uid, const std::string& node, Clock::Time now);
-  void make_room(const KnownPod& pod, const FoundRoom& found, const std::vector<codec::Budget>& budgets);
+  void make_room(const PodEntry& pod, const FoundRoom& found, const std::vector<codec::Budget>& budgets);
   [[nodiscard]] bool allowed_all(const std::vector<Pod>& victims);
-  bool evict_all(const KnownPod& pod, const FoundRoom& found, const std::vector<Pod>& victims, std::uint64_t epoch);
-  Answer evict(const KnownPod& victim, bool dry);
+  bool evict_all(const PodEntry& pod, const FoundRoom& found, const std::vector<Pod>& victims, std::uint64_t epoch);
+  Answer evict(const PodEntry& victim, bool dry);
   /// The server has it still, and not as one that goes. What cannot be read may have gone.
-  [[nodiscard]] bool stays(const KnownPod& victim);
-  void undo(const KnownPod& pod);
-  [[nodiscard]] Result<void> nominate(const KnownPod& pod, const std::string& node);
-  void tell(const KnownPod& about, const char* reason, std::string message, bool warning = false) const;
+  [[nodiscard]] bool stays(const PodEntry& victim);
+  void undo(const PodEntry& pod);
+  [[nodiscard]] Result<void> nominate(const PodEntry& pod, const std::string& node);
+  void tell(const PodEntry& about, const char* reason, std::string message, bool warning = false) const;
 
   World world_;
   std::map<std::string, Attempt> attempts_;        // by UID

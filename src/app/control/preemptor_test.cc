@@ -73,11 +73,11 @@ class PreemptorTest : public ::testing::Test, protected Leading {
     const auto found = fit(*model.snapshot(), asks->owner(), asks->parts, {node}, kPolicies[0], priority);
     return found.refused.empty() ? "" : found.refused.front().why;
   }
-  TurnedAway turned_away;
-  std::vector<codec::TurnedAwayNote> handed;
+  UnschedulablePods turned_away;
+  std::vector<codec::UnschedulablePodsNote> handed;
   Preemptor preemptor{{model, leader, api, clock, log, turned_away, binpack,
                        [this](codec::EventNote one) { note(std::move(one)); },
-                       [this](const codec::TurnedAwayNote& one) { handed.push_back(one); }}};
+                       [this](const codec::UnschedulablePodsNote& one) { handed.push_back(one); }}};
 };
 
 TEST_F(PreemptorTest, OnlyThoseGoWhoseRoomIsNeededAndTheNodeIsNamed) {
@@ -120,7 +120,7 @@ TEST_F(PreemptorTest, TheRoomIsKeptForWhomItWasMadeUntilItIsThere) {
   const auto bound = model.reserve("n1", *high, kPolicies[0], leader.epoch());
   ASSERT_TRUE(bound) << bound.error().what;
   add({.uid = "high", .node = "n1", .record = record_text(bound->slices), .gib = "10", .priority = 1000});
-  EXPECT_EQ(model.figures().held, 0U);
+  EXPECT_EQ(model.stats().held, 0U);
   EXPECT_EQ(why_not("other", "6", 0, "n1"), "");
 }
 
@@ -134,13 +134,13 @@ TEST_F(PreemptorTest, RoomThatNobodyCameForIsGivenUp) {
   gone("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   preemptor.step();
-  EXPECT_EQ(model.figures().held, 1U);
+  EXPECT_EQ(model.stats().held, 1U);
   clock.advance(Preemptor::kFreeFor);
   lead();
   preemptor.step();
-  EXPECT_EQ(model.figures().held, 0U);
+  EXPECT_EQ(model.stats().held, 0U);
   EXPECT_EQ(nominated("high"), "");
-  EXPECT_EQ(preemptor.figures().given_up, 1U);
+  EXPECT_EQ(preemptor.stats().given_up, 1U);
   EXPECT_EQ(why_not("other", "16", 0, "n1"), "");
 }
 
@@ -158,7 +158,7 @@ TEST_F(PreemptorTest, NobodyGoesForAnEqualOrForNothing) {
   add({.uid = "untried", .priority = 1000});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
-  EXPECT_EQ(model.figures().held, 0U);
+  EXPECT_EQ(model.stats().held, 0U);
 }
 
 TEST_F(PreemptorTest, NobodyGoesWhileItFitsOrSomebodyIsGoingAnyway) {
@@ -194,7 +194,7 @@ TEST_F(PreemptorTest, WhereOnlyBudgetsStandInTheWayItIsSaid) {
   EXPECT_THAT(evicted(), IsEmpty());
   ASSERT_THAT(told, SizeIs(1));
   EXPECT_THAT(told[0].message, HasSubstr("PodDisruptionBudgets protect them"));
-  EXPECT_EQ(model.figures().held, 0U);
+  EXPECT_EQ(model.stats().held, 0U);
 }
 
 TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
@@ -205,7 +205,7 @@ TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
   EXPECT_EQ(nominated("high"), "");
-  EXPECT_EQ(model.figures().held, 0U);
+  EXPECT_EQ(model.stats().held, 0U);
   tell_model("high");
   clock.advance(Preemptor::kAgain);
   preemptor.step();
@@ -222,8 +222,8 @@ TEST_F(PreemptorTest, AfterAnEvictionThatTheServerGaveUpOnThePodSaysWhetherItGoe
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("cheap"));
   EXPECT_EQ(nominated("high"), "n1");
-  EXPECT_EQ(model.figures().held, 1U) << "the room of the one that goes is kept";
-  EXPECT_EQ(preemptor.figures().undone, 0U);
+  EXPECT_EQ(model.stats().held, 1U) << "the room of the one that goes is kept";
+  EXPECT_EQ(preemptor.stats().undone, 0U);
 }
 
 TEST_F(PreemptorTest, APodThatASecondBudgetKeepsIsNotTakenForOneThatGoes) {
@@ -234,7 +234,7 @@ TEST_F(PreemptorTest, APodThatASecondBudgetKeepsIsNotTakenForOneThatGoes) {
   api.fail_next({.verb = "create", .path = "cheap/eviction", .code = Code::kInternal});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
-  EXPECT_EQ(model.figures().held, 0U);
+  EXPECT_EQ(model.stats().held, 0U);
   tell_model("high");
   clock.advance(Preemptor::kAgain);
   preemptor.step();
@@ -291,13 +291,13 @@ TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
   add({.uid = "high", .gib = "10", .priority = 1000});
   scheduler_names("high", "n1");
   preemptor.step();
-  EXPECT_EQ(model.figures().held, 1U);
+  EXPECT_EQ(model.stats().held, 1U);
   gone("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   EXPECT_THAT(why_not("other", "8", 0, "n1"), HasSubstr("largest free slice 6 GiB < 8 GiB"));
   EXPECT_EQ(why_not("high", "10", 1000, "n1"), "");
   model.pods().change({KubeChange::Kind::kDeleted, *api.object(pod_path("high"))});
-  EXPECT_EQ(model.figures().held, 0U);
+  EXPECT_EQ(model.stats().held, 0U);
 }
 
 TEST_F(PreemptorTest, WhatKubeSchedulerNamedItselfItMayTakeBack) {
@@ -306,7 +306,7 @@ TEST_F(PreemptorTest, WhatKubeSchedulerNamedItselfItMayTakeBack) {
   add({.uid = "high", .gib = "10", .priority = 1000});
   scheduler_names("high", "n1");
   preemptor.step();
-  ASSERT_EQ(model.figures().held, 1U);
+  ASSERT_EQ(model.stats().held, 1U);
   scheduler_names("high", "");
   clock.advance(5s);
   leader.step();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "core/cluster/ruled_fit.h"
 
 namespace carve::control {
@@ -36,7 +36,7 @@ void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::G
   }
 }
 
-std::string why_it_waits(const KnownPod& pod, const ClusterState& cluster, const PlacementRules& rules) {
+std::string why_it_waits(const PodEntry& pod, const ClusterState& cluster, const PlacementRules& rules) {
   if (!pod.nonsense.empty()) return pod.nonsense;
   std::vector<std::string> names;
   for (const auto& [name, state] : cluster) names.push_back(name);
@@ -50,7 +50,7 @@ std::string why_it_waits(const KnownPod& pod, const ClusterState& cluster, const
 codec::ClusterView view(const ClusterModel& model, const PlacementRules* rules) {
   const auto cluster = model.snapshot();
   std::vector<codec::WaitingPod> waiting;
-  for (const auto& pod : model.pods_where([](const KnownPod& one) { return one.waits(); })) {
+  for (const auto& pod : model.pods_where([](const PodEntry& one) { return one.waits(); })) {
     const bool asked = rules != nullptr && waiting.size() < kWhys;
     waiting.push_back({pod->object.ask.space, pod->object.ask.name, to_human(pod->parts),
                        asked ? why_it_waits(*pod, *cluster, *rules) : pod->nonsense});

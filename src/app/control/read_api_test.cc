@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "app/control/testing/objects.h"
 
 namespace carve::control {

@@ -139,7 +139,7 @@ TEST(Metrics, EveryFamilyStandsInTheOperatorsTable) {
   const std::string readme{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   codec::MetricsText text;
   ControlMetrics().write(&text);
-  write_figures({}, &text);
+  write_cluster_stats({}, &text);
   write_cards({}, &text);
   write_placement({}, &text);
   write_bindings({}, &text);

@@ -6,11 +6,11 @@
 #include <random>
 
 #include "app/control/binder.h"
-#include "app/control/catch_up.h"
+#include "app/control/takeover_resync.h"
 #include "app/control/epochs.h"
 #include "app/control/extender.h"
 #include "app/control/leader.h"
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "app/control/testing/leading.h"
 #include "codec/record.h"
 #include "port/testing/relayed_kube_api.h"
@@ -104,7 +104,7 @@ struct Replica {
   Leader::Names names;
   Log log{[](std::string_view) {}};
   ClusterModel model{{}, clock, log};
-  CatchUp catch_up{api, model, clock};
+  TakeoverResync catch_up{api, model, clock};
   Leader leader{{api, clock, log, [this] { return epochs_so_far(model, clock); },
                  [this](std::uint64_t term) { return caught_up(term); }},
                 names};
@@ -291,8 +291,8 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
   }
   cluster.real.advance(ClusterModel::kLinger);
   for (const auto& replica : replicas) {
-    EXPECT_EQ(replica->model.figures().reserved, 0U);
-    EXPECT_EQ(replica->model.figures().conflicts, 0U);
+    EXPECT_EQ(replica->model.stats().reserved, 0U);
+    EXPECT_EQ(replica->model.stats().conflicts, 0U);
   }
   const auto a = replicas[0]->model.snapshot();
   const auto b = replicas[1]->model.snapshot();

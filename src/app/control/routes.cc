@@ -106,7 +106,7 @@ std::vector<Route> secure_routes(const Answers& answers) {
     rows.back().waits = true;  // it may read the disruption budgets
   }
   if (answers.turned_away) {
-    rows.push_back(post(std::string(kTurnedAway), Asker::kScheduler, Verb::kOther, answers.turned_away,
+    rows.push_back(post(std::string(kUnschedulablePods), Asker::kScheduler, Verb::kOther, answers.turned_away,
                         outcome_of_extender));
   }
   if (answers.bind) {

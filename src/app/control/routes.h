@@ -61,7 +61,7 @@ class Routes {
 inline constexpr std::string_view kBindHere = "/scheduler/bind-here";
 
 /// Where one replica tells the leader of pods that it turned away.
-inline constexpr std::string_view kTurnedAway = "/scheduler/turned-away";
+inline constexpr std::string_view kUnschedulablePods = "/scheduler/turned-away";
 
 /// What the routes are answered by. Each is safe from any thread; what is empty has no route.
 struct Answers {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "app/control/testing/objects.h"
-#include "app/control/waker.h"
+#include "app/control/requeuer.h"
 
 namespace carve::control {
 namespace {

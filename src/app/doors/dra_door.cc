@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/doors/cure.h"
+#include "app/doors/remedy.h"
 #include "app/doors/device_names.h"
 
 namespace carve::doors {
@@ -102,7 +102,7 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
 /// nullptr where it could not, or is somebody else's.
 Result<std::vector<ClaimDevice>> DraDoor::refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim) {
   const auto name = fmt::format("claim {}/{}", ref.space, ref.name);
-  const auto fix = cure(error.code, Door::kClaim);
+  const auto fix = remedy(error.code, Door::kClaim);
   world_.log.warn("claim refused", {{"claim", name}, {"error", error.what}, {"hint", fix}});
   world_.notices.refused(who(ref.uid), fmt::format("{}: {}. {}", name, error.what, fix));
   if (claim != nullptr) tell_users(*claim, fmt::format("claim {}: {}. {}", ref.name, error.what, fix));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/doors/claim_plan.h"
-#include "app/doors/notices.h"
+#include "app/doors/event_recorder.h"
 #include "base/log.h"
 #include "port/kube_api.h"
 #include "port/kubelet.h"
@@ -23,7 +23,7 @@ class DraDoor final : public DraCalls {
   struct World {
     NodeSlices& slices;
     KubeApi& api;
-    Notices& notices;
+    EventRecorder& notices;
     const Clock& clock;
     Log& log;
     std::function<std::string()> shut = {};  // not empty: nothing new starts on this node, and why

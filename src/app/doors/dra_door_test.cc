@@ -44,7 +44,7 @@ struct DraDoorTest : testing::Test {
   ManualClock clock;
   std::vector<std::string> lines;
   Log log{[this](std::string_view line) { lines.emplace_back(line); }};
-  Notices notices{kube, "n1", clock, log};
+  EventRecorder notices{kube, "n1", clock, log};
   DraDoor door{"n1", {slices, kube, notices, clock, log}};
   std::string name(int card) {
     return device_name(slices.cards().cards.at(static_cast<std::size_t>(card)).id);

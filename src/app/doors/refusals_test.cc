@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/doors/cure.h"
+#include "app/doors/remedy.h"
 #include "app/doors/testing/slot_node.h"
 
 // What is said of a start that is refused: on the pod, and on the Node until it starts or is over.
@@ -124,10 +124,10 @@ TEST_F(Refusals, HaveACureWhateverTheCode) {
   int code = 0;
   for (const auto& row : rows) {
     EXPECT_EQ(static_cast<int>(row.code), ++code) << "a row for each code";
-    EXPECT_THAT(cure(row.code, Door::kClaim), StartsWith(row.claim)) << code;
-    EXPECT_THAT(cure(row.code, Door::kSlots), StartsWith(row.slots)) << code;
+    EXPECT_THAT(remedy(row.code, Door::kClaim), StartsWith(row.claim)) << code;
+    EXPECT_THAT(remedy(row.code, Door::kSlots), StartsWith(row.slots)) << code;
     for (const auto door_kind : {Door::kClaim, Door::kSlots}) {
-      EXPECT_FALSE(cure(row.code, door_kind).ends_with('.')) << "it stands within a sentence: " << code;
+      EXPECT_FALSE(remedy(row.code, door_kind).ends_with('.')) << "it stands within a sentence: " << code;
     }
   }
   EXPECT_EQ(code, 16);

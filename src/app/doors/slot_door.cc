@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/doors/cure.h"
+#include "app/doors/remedy.h"
 
 namespace carve::doors {
 namespace {
@@ -38,7 +38,7 @@ Result<std::string> SlotDoor::allocate(const std::vector<std::string>& slots) {
   auto promised = world_.slices.promise_device();
   if (!promised) {
     world_.notices.refused(kAllocate, fmt::format("{}: {}. {}", kAllocate, promised.error().what,
-                                                  cure(promised.error().code, Door::kSlots)));
+                                                  remedy(promised.error().code, Door::kSlots)));
     return tl::unexpected(promised.error());
   }
   world_.notices.settled(kAllocate);
@@ -143,7 +143,7 @@ void SlotDoor::ask_late() {
 /// What is refused is said on the pod, where one is known, and on the Node in any case.
 void SlotDoor::tell(const Waiter& waiter, const Error& error) {
   codec::EventNote note;
-  const auto fix = cure(error.code, Door::kSlots);
+  const auto fix = remedy(error.code, Door::kSlots);
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [device, binding] : bindings_) {

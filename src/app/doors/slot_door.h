@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "app/doors/node_pods.h"
-#include "app/doors/notices.h"
+#include "app/doors/event_recorder.h"
 #include "app/doors/slot_list.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -32,7 +32,7 @@ class SlotDoor final : public SlotCalls {
     NodeSlices& slices;
     PodResources& kubelet;
     NodePods& pods;
-    Notices& notices;
+    EventRecorder& notices;
     const Clock& clock;
     Log& log;
     std::function<void()> list_changed;      // called without a lock held

@@ -72,7 +72,7 @@ struct Case {
   const char* type;
   const char* cause;  // a part of what it must say
   std::function<void(World&)> trouble;
-  std::function<void(World&)> cure;
+  std::function<void(World&)> remedy;
 };
 
 const std::vector<Case>& cases() {
@@ -131,7 +131,7 @@ TEST(Conditions, EachTurnsOnWithCauseAndFixAndHealsAndNoOtherDoes) {
     EXPECT_THAT(told.message, HasSubstr(one.cause));
     EXPECT_THAT(told.message, ::testing::ContainsRegex("[;:,.] [^ ]+ [^ ]+ [^ ]+"));  // and a fix behind it
     EXPECT_NE(told.reason, "");
-    one.cure(world);
+    one.remedy(world);
     world.settle();
     ASSERT_TRUE(world.said().contains(one.type));
     EXPECT_FALSE(world.said()[one.type].on);

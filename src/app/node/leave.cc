@@ -15,7 +15,7 @@
 namespace carve::node {
 namespace {
 
-// What control writes for pods that wait: app/control/waker.h.
+// What control writes for pods that wait: app/control/requeuer.h.
 constexpr std::array<const char*, 3> kAnnotations = {NodeStatus::kTouched, "elasticgpu.io/slices-free", kTotalsSet};
 
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "app/doors/node_pods.h"
-#include "app/doors/notices.h"
+#include "app/doors/event_recorder.h"
 #include "app/node/conditions.h"
 #include "app/node/gpu_publisher.h"
 #include "app/node/node_status.h"
@@ -31,7 +31,7 @@ class NodeReport {
     NodeSlices& slices;
     KubeApi& api;
     doors::NodePods& pods;
-    doors::Notices& notices;
+    doors::EventRecorder& notices;
     ContainerRuntime& runtime;
     Clock& clock;
     Log& log;

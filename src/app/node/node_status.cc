@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/doors/notices.h"
+#include "app/doors/event_recorder.h"
 #include "app/node/labels.h"
 #include "app/node/totals.h"
 

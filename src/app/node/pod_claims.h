@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/doors/notices.h"
+#include "app/doors/event_recorder.h"
 #include "app/node/gpu_objects.h"
 #include "base/clock.h"
 #include "codec/kubelet/node_pod.h"
@@ -18,7 +18,7 @@ namespace carve::node {
 /// them), which are told so, because the kubelet only says that it waits. One thread.
 class PodClaims {
  public:
-  PodClaims(KubeApi& api, doors::Notices& notices) : api_(api), notices_(notices) {}
+  PodClaims(KubeApi& api, doors::EventRecorder& notices) : api_(api), notices_(notices) {}
 
   /// Asks what is to be asked now, at most kAtOnce claims. True: something is left to ask.
   bool step(const std::vector<codec::NodePod>& pods, const std::vector<HeldSlice>& holdings,
@@ -38,7 +38,7 @@ class PodClaims {
   void forget(const std::vector<codec::NodePod>& pods);
 
   KubeApi& api_;
-  doors::Notices& notices_;
+  doors::EventRecorder& notices_;
   std::map<Key, Known> known_;
   ClaimNames names_;
   std::map<std::string, std::pair<bool, Clock::Time>> classes_;  // of our driver; until then

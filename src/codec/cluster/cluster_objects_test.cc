@@ -43,7 +43,7 @@ TEST(ClusterPod, WhatIsLeftOutOfTheTextIsNotWhatIsRead) {
     EXPECT_EQ(pod->priority, 5);
     EXPECT_EQ(pod->grace, 7);
     EXPECT_EQ(pod->started_at, 20260101235959);
-    EXPECT_TRUE(pod->yields && pod->gated && pod->deleting && pod->ended && pod->started && pod->refused);
+    EXPECT_TRUE(pod->never_preempts && pod->gated && pod->deleting && pod->ended && pod->started && pod->refused);
     ASSERT_EQ(pod->ask.containers.size(), 2U);
     EXPECT_EQ(pod->ask.containers[0].kind, ContainerKind::kSidecar);
     EXPECT_EQ(pod->ask.containers[1].limits.at("elasticgpu.io/gpu"), "1");
@@ -96,14 +96,14 @@ TEST(ClusterPod, WhatDecidesAboutItsGoing) {
       R"("startTime":"2026-11-21T20:01:02Z","conditions":[{"type":"PodScheduled","status":"False",)"
       R"("reason":"Unschedulable"}]}})");
   ASSERT_TRUE(pod);
-  EXPECT_TRUE(pod->yields);
+  EXPECT_TRUE(pod->never_preempts);
   EXPECT_TRUE(pod->refused);
   EXPECT_TRUE(pod->mirror);
   EXPECT_EQ(pod->grace, 5);
   EXPECT_EQ(pod->started_at, 20261121200102);
   const auto other = parse_cluster_pod(kPod);
   ASSERT_TRUE(other);
-  EXPECT_FALSE(other->yields || other->refused || other->mirror);
+  EXPECT_FALSE(other->never_preempts || other->refused || other->mirror);
   EXPECT_EQ(other->grace, 30);
 }
 

@@ -115,7 +115,7 @@ Result<ClusterPod> parse_cluster_pod(std::string_view text) {
   pod.started_at = moment(read::text(value, "status.startTime"));
   if (read::at(value, "spec.terminationGracePeriodSeconds") != nullptr)
     pod.grace = std::clamp<std::int64_t>(read::number(value, "spec.terminationGracePeriodSeconds"), 0, 86'400);
-  pod.yields = read::text(value, "spec.preemptionPolicy") == "Never";
+  pod.never_preempts = read::text(value, "spec.preemptionPolicy") == "Never";
   pod.refused = was_refused(value);
   pod.mirror = pod.ask.annotations.contains("kubernetes.io/config.mirror");
   const auto phase = read::text(value, "status.phase");

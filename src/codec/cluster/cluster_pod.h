@@ -25,7 +25,7 @@ struct ClusterPod {
   bool deleting = false;  // a deletionTimestamp is set
   bool gated = false;     // its author holds it back
   bool started = false;   // a container of it runs or ran
-  bool yields = false;    // preemptionPolicy Never: nobody goes for it
+  bool never_preempts = false;    // preemptionPolicy Never: nobody goes for it
   bool refused = false;   // a scheduler tried it and found no node
   bool mirror = false;    // of a static pod: the kubelet's own, no eviction ends it
 };

@@ -234,14 +234,14 @@ std::string preemption_result(const std::map<std::string, PreemptionArgs::Victim
   return json::serialize(json::object{{"NodeNameToMetaVictims", std::move(all)}});
 }
 
-std::string encode_turned_away(const TurnedAwayNote& note) {
+std::string encode_turned_away(const UnschedulablePodsNote& note) {
   return json::serialize(
       json::object{{"PodUID", note.uid}, {"NodeNames", json::array(note.nodes.begin(), note.nodes.end())}});
 }
 
-Result<TurnedAwayNote> parse_turned_away(std::string_view text) {
+Result<UnschedulablePodsNote> parse_turned_away(std::string_view text) {
   CARVE_TRY(const auto value, json_read::parse(text, "turned-away"));
-  TurnedAwayNote note;
+  UnschedulablePodsNote note;
   note.uid = json_read::text(value, "PodUID");
   if (note.uid.empty()) return fail(Code::kInvalidArgument, "turned-away: without PodUID");
   for (const auto& name : json_read::list(value, "NodeNames")) note.nodes.push_back(json_read::text_of(&name));

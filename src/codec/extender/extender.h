@@ -69,13 +69,13 @@ struct PreemptionArgs {
 [[nodiscard]] std::string preemption_result(const std::map<std::string, PreemptionArgs::Victims>& nodes);
 
 /// What one replica tells another: a pod that no node serves, and the nodes on which only cards are missing.
-struct TurnedAwayNote {
+struct UnschedulablePodsNote {
   std::string uid;
   std::vector<std::string> nodes;
 };
-[[nodiscard]] std::string encode_turned_away(const TurnedAwayNote& note);
+[[nodiscard]] std::string encode_turned_away(const UnschedulablePodsNote& note);
 ///   errors  kInvalidArgument: no JSON, or without a UID
-[[nodiscard]] Result<TurnedAwayNote> parse_turned_away(std::string_view text);
+[[nodiscard]] Result<UnschedulablePodsNote> parse_turned_away(std::string_view text);
 
 struct BindingArgs {
   std::string space;

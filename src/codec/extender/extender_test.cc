@@ -111,7 +111,7 @@ TEST(Extender, VictimsComeInBothFormsAndGoOutByUid) {
   EXPECT_FALSE(parse_preemption_args(R"({"NodeNameToMetaVictims":{}})"));
 }
 
-TEST(Extender, APodThatWasTurnedAwayIsToldToAnotherReplica) {
+TEST(Extender, APodThatWasUnschedulablePodsIsToldToAnotherReplica) {
   const auto note = parse_turned_away(encode_turned_away({"u", {"a", "b"}}));
   ASSERT_TRUE(note);
   EXPECT_EQ(note->uid, "u");

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/cluster/cluster_state.h"
-#include "core/cluster/hold.h"
+#include "core/cluster/nominated_reservation.h"
 #include "core/ledger/ledger.h"
 #include "core/policy/place_pod.h"
 #include "core/topology/links.h"
@@ -21,7 +21,7 @@ struct NodeState {
   LinkMatrix links;
   std::map<std::string, std::string> labels;  // of the Node: pools are selected by them
   std::vector<Owner> reserved;                // room is set aside for them, they are not bound yet; sorted
-  std::vector<Hold> holds = {};               // room that is kept while others go
+  std::vector<NominatedReservation> reservations = {};               // room that is kept while others go
   std::string closed = {};                    // why nobody is sent there just now; empty: they are
   std::map<std::string, std::string> closed_to = {};  // by dialect: why nobody who asks in it is sent there just now
   friend bool operator==(const NodeState&, const NodeState&) = default;
@@ -36,7 +36,7 @@ struct NodeState {
 class SeenLedger {
  public:
   SeenLedger(const NodeState& node, const Owner& owner, std::int32_t priority) : plain_(node.ledger) {
-    if (!node.holds.empty()) seen_ = seen_by(owner, priority, node.ledger, node.holds);
+    if (!node.reservations.empty()) seen_ = seen_by(owner, priority, node.ledger, node.reservations);
   }
   const Ledger& operator*() const { return seen_ ? *seen_ : plain_; }
 

@@ -52,7 +52,7 @@ void FitCache::ask_again(Word* known, const std::shared_ptr<const NodeState>& st
   ++figures_.asked;
   NodeWord said = word_of_node(*state, ask.owner, ask.parts, ask.policy, ask.priority);
   *known = Word{state, said.fits ? nullptr : std::make_shared<const std::string>(std::move(said.why)), said.score,
-                said.final, state->reserved.empty() && state->holds.empty(), said.class_of_why};
+                said.final, state->reserved.empty() && state->reservations.empty(), said.class_of_why};
 }
 
 void FitCache::say(const Word& word, const FittingView& node, FitView* view) {
@@ -69,7 +69,7 @@ void FitCache::answer(Shape& shape, ClusterState::Number number, std::string_vie
   const auto& state = seen_->node(number);
   ask_again(&known, state, ask);
   say(known, {name, known.score, &state, number}, view);
-  if (!state->holds.empty()) known.state = nullptr;  // who asks, and how important, changes what is seen there
+  if (!state->reservations.empty()) known.state = nullptr;  // who asks, and how important, changes what is seen there
 }
 
 std::optional<std::int64_t> FitCache::score_ahead(const std::shared_ptr<const ClusterState>& cluster,
@@ -78,7 +78,7 @@ std::optional<std::int64_t> FitCache::score_ahead(const std::shared_ptr<const Cl
   see(cluster);
   Word& known = shape_of(ask).ahead[number];
   ask_again(&known, ahead, ask);
-  if (!ahead->holds.empty()) known.state = nullptr;
+  if (!ahead->reservations.empty()) known.state = nullptr;
   return known.why == nullptr ? std::optional(known.score) : std::nullopt;
 }
 

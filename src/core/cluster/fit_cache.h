@@ -62,11 +62,11 @@ class FitCache {
                                                         ClusterState::Number number,
                                                         const std::shared_ptr<const NodeState>& ahead, const Ask& ask);
 
-  struct Figures {
+  struct Stats {
     std::uint64_t remembered = 0;  // nodes whose word was known
     std::uint64_t asked = 0;       // nodes that were asked
   };
-  [[nodiscard]] Figures figures() const { return figures_; }
+  [[nodiscard]] Stats figures() const { return figures_; }
 
  private:
   /// What a node said.
@@ -95,7 +95,7 @@ class FitCache {
 
   std::shared_ptr<const ClusterState> seen_;
   std::list<Shape> shapes_;  // the last used first
-  Figures figures_;
+  Stats figures_;
 };
 
 }  // namespace carve

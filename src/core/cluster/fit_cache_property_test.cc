@@ -65,9 +65,10 @@ std::shared_ptr<const ClusterState> after_a_change(const ClusterState& before, i
         state->closed_to.clear();
       break;
     case 3:
-      state->holds = {Hold{{OwnerKind::kPod, "p" + std::to_string(pick(0, 2))}, pick(0, 2), {}, {}}};
-      state->holds.front().slices = {
-          Slice{state->holds.front().owner, "c", card.card.id, Bytes::gib(6), CoreShare(10)}};
+      state->reservations = {
+          NominatedReservation{{OwnerKind::kPod, "p" + std::to_string(pick(0, 2))}, pick(0, 2), {}, {}}};
+      state->reservations.front().slices = {
+          Slice{state->reservations.front().owner, "c", card.card.id, Bytes::gib(6), CoreShare(10)}};
       break;
     default:
       (void)state->ledger.add({Slice{{OwnerKind::kPod, "held" + std::to_string(step)}, "c", card.card.id,
@@ -188,7 +189,7 @@ TEST(FitCache, WhereRoomIsHeldEveryoneIsAskedForAnew) {
   card.id = CardId("GPU-0");
   card.memory = Bytes::gib(16);
   ASSERT_TRUE(state->ledger.put_card(card));
-  state->holds = {Hold{held, 5, {Slice{held, "c", card.id, Bytes::gib(10), CoreShare(1)}}, {}}};
+  state->reservations = {NominatedReservation{held, 5, {Slice{held, "c", card.id, Bytes::gib(10), CoreShare(1)}}, {}}};
   const auto cluster = std::make_shared<ClusterState>();
   cluster->put("n", state);
   const auto rules = std::make_shared<const PlacementRules>();

@@ -45,7 +45,7 @@ std::size_t violations(const std::vector<Holder>& victims, const std::vector<std
 
 ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, const Owner& owner,
                                 const std::vector<PartRequest>& parts, std::int32_t priority, const PolicyRow& policy,
-                                const std::vector<Owner>& proposed, const Standing& standing) {
+                                const std::vector<Owner>& proposed, const PreemptionCandidates& standing) {
   if (!closed_for(node, parts).empty()) return {};  // nobody new is sent there, whoever goes
   if (std::binary_search(node.reserved.begin(), node.reserved.end(), owner)) return {ProposalWord::kStands, {}};
   const SeenLedger seen(node, owner, priority);

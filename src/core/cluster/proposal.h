@@ -31,6 +31,6 @@ struct ProposalAnswer {
 [[nodiscard]] ProposalAnswer correct_proposal(const NodeState& node, const std::string& name, const Owner& owner,
                                               const std::vector<PartRequest>& parts, std::int32_t priority,
                                               const PolicyRow& policy, const std::vector<Owner>& proposed,
-                                              const Standing& standing);
+                                              const PreemptionCandidates& standing);
 
 }  // namespace carve

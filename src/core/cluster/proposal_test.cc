@@ -38,7 +38,7 @@ class ProposalTest : public testing::Test {
     return correct_proposal(node, "n", kPod, {{"c", Phase::kRun, request, ""}}, 10, kPolicies[0], proposed, standing);
   }
   NodeState node;
-  Standing standing;
+  PreemptionCandidates standing;
 };
 
 TEST_F(ProposalTest, WhereCardsLackNothingThenItStands) {
@@ -114,13 +114,13 @@ TEST_F(ProposalTest, RoomThatIsHeldForSomebodyElseIsNotTaken) {
   holds("a", "GPU-0", 16);
   holds("b", "GPU-1", 16, 20);
   const Slice kept{owner("first"), "c", CardId("GPU-0"), Bytes::gib(16), CoreShare(1)};
-  node.holds = {{kept.owner, 10, {kept}, {owner("a")}}};
+  node.reservations = {{kept.owner, 10, {kept}, {owner("a")}}};
   EXPECT_EQ(correct(8, {owner("cpu")}).word, ProposalWord::kInVain);
 }
 
 struct Case {
   NodeState node;
-  Standing standing;
+  PreemptionCandidates standing;
   std::vector<PartRequest> parts;
   std::vector<Owner> proposed;
 

@@ -25,7 +25,8 @@ bool better(const FoundRoom& a, const FoundRoom& b) {
 
 FoundRoom find_room(const ClusterState& cluster, const Owner& owner, const std::vector<PartRequest>& parts,
                     std::int32_t priority, const std::vector<std::string>& names,
-                    const std::function<const PolicyRow&(const std::string& node)>& policy, const Standing& standing) {
+                    const std::function<const PolicyRow&(const std::string& node)>& policy,
+                    const PreemptionCandidates& standing) {
   FoundRoom best;
   std::size_t cleared = 0;
   for (const std::string& name : names) {

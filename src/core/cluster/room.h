@@ -27,7 +27,7 @@ struct FoundRoom {
 };
 
 /// Everybody who holds somewhere and may be asked to go, or is going.
-struct Standing {
+struct PreemptionCandidates {
   std::map<std::string, std::vector<Holder>, std::less<>> holders;  // by node
   std::set<Owner> going;                                            // for whatever reason; nothing is asked of them
   std::vector<std::int64_t> allowed;                                // of each budget
@@ -42,7 +42,7 @@ struct Standing {
                                   const std::vector<PartRequest>& parts, std::int32_t priority,
                                   const std::vector<std::string>& names,
                                   const std::function<const PolicyRow&(const std::string& node)>& policy,
-                                  const Standing& standing);
+                                  const PreemptionCandidates& standing);
 /// As many as kube-scheduler's dry runs look at in a cluster of 1,000 nodes.
 inline constexpr std::size_t kMostNodesToClear = 100;
 

@@ -37,7 +37,7 @@ class RoomTest : public testing::Test {
   }
   ClusterState cluster;
   std::vector<std::string> names;
-  Standing standing;
+  PreemptionCandidates standing;
 };
 
 TEST_F(RoomTest, NobodyGoesWhereItFitsOrWillSoon) {
@@ -111,7 +111,7 @@ TEST_F(RoomTest, RoomThatIsHeldForSomebodyElseIsTaken) {
   add_node("a", {{holder("low", 0), 8}});
   auto state = std::make_shared<NodeState>(*cluster.at("a"));
   Slice kept{{OwnerKind::kPod, "first"}, "c", CardId("GPU-a"), Bytes::gib(8), CoreShare(1)};
-  state->holds = {{kept.owner, 10, {kept}, {}}};
+  state->reservations = {{kept.owner, 10, {kept}, {}}};
   cluster.put("a", state);
   EXPECT_EQ(find(8).room, Room::kForOthers);
   EXPECT_EQ(find(8, 11).room, Room::kThere);

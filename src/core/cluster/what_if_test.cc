@@ -68,7 +68,7 @@ TEST(WhatIf, AnAskForAWholeCardGetsNoSmallerProposal) {
 TEST(WhatIf, RoomThatIsKeptForAnotherIsProposedToNobodyBelow) {
   auto state = *busy().at("n");
   const Owner high{OwnerKind::kPod, "high"};
-  state.holds = {{high, 1000, {Slice{high, "c", CardId("GPU-0"), Bytes::gib(2), CoreShare(10)}}, {}}};
+  state.reservations = {{high, 1000, {Slice{high, "c", CardId("GPU-0"), Bytes::gib(2), CoreShare(10)}}, {}}};
   const ClusterState cluster{{"n", std::make_shared<NodeState>(state)}};
   const PodPolicy policy(kPolicies[0]);
   EXPECT_EQ(what_would_fit(cluster, kPod, asks(6, 10), {"n"}, policy, 1000).memory, Bytes::gib(1));

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "app/control/cluster_model.h"
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "codec/extender/extender.h"
 #include "core/cluster/ruled_fit.h"
 #include "core/policy/place_pod.h"
@@ -71,7 +71,7 @@ int run() {
       return 1;
     }
   }
-  return model.figures().unreadable == 0 ? 0 : 1;
+  return model.stats().unreadable == 0 ? 0 : 1;
 }
 
 }  // namespace

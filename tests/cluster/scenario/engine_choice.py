@@ -7,7 +7,7 @@ call and every bind call. Afterwards the engine (tests/cluster/engine) is told t
 last one of each pod is held against its Binding. Which cards a pod got is read from the pod, as the API server has it.
 
 State at a filter call: every pod whose own last filter call had been handed on before it, since control expects a pod
-where it sent it until it is bound (core/cluster/expected.h). The seed is printed; CARVE_SEED sets it. With CARVE_FOLLOWER
+where it sent it until it is bound (core/cluster/assumed_pods.h). The seed is printed; CARVE_SEED sets it. With CARVE_FOLLOWER
 kube-scheduler asks a second replica, which does not lead and hands the bind calls on.
 
 The same of fewer pods through the configuration of the cluster's own scheduler (deploy/control/scheduler/default), which

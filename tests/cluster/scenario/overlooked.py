@@ -154,7 +154,7 @@ class Rests(FullCluster):
         self.assertEqual(self.node_of("urgent"), node)
 
 
-class Overlooked(FullCluster):
+class NodeNominator(FullCluster):
     PERCENTAGE = 0
 
     @in_soak

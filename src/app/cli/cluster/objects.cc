@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "app/control/explain.h"
-#include "app/control/live_placement.h"
+#include "app/control/policy_watcher.h"
 #include "app/control/nomination.h"
-#include "app/control/standing.h"
+#include "app/control/preemption_candidates.h"
 #include "app/control/unhealthy_cards.h"
 #include "codec/dialects/gpushare_unhealthy.h"
 #include "core/cluster/cluster.h"
@@ -32,17 +32,17 @@ void mark_cards(const Objects& all, control::ClusterModel* model) {
 
 /// As control does when it starts: a nomination counts as long as it stands there. Who gives the room up takes it away.
 void keep_room(const PlacementRules& rules, control::ClusterModel* model) {
-  const auto going = control::standing_of(*model, {}).going;
+  const auto going = control::preemption_candidates_of(*model, {}).going;
   const auto named = model->pods_where(
-      [](const control::KnownPod& pod) { return pod.waits() && !pod.object.nominated.empty(); });
+      [](const control::PodEntry& pod) { return pod.waits() && !pod.object.nominated.empty(); });
   for (const auto& pod : named) {
     const auto& node = pod->object.nominated;
     const auto cluster = model->snapshot();
     const auto there = cluster->find(node);
     if (there == cluster->end()) continue;
     const auto& policy = control::card_policy(rules, pod->object.ask, *cluster, node);
-    if (auto hold = control::hold_of_nomination(*pod, *there->second, going, policy))
-      model->put_hold(node, std::move(*hold), Clock::Time::max());
+    if (auto hold = control::reservation_of_nomination(*pod, *there->second, going, policy))
+      model->put_reservation(node, std::move(*hold), Clock::Time::max());
   }
 }
 

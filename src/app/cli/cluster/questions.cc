@@ -2,7 +2,7 @@
 
 #include "app/cli/cluster/objects.h"
 #include "app/control/explain.h"
-#include "app/control/known_pod.h"
+#include "app/control/pod_entry.h"
 #include "app/control/read_api.h"
 #include "codec/cluster/cluster_node.h"
 #include "codec/cluster/notes.h"

@@ -15,14 +15,14 @@
 #include "core/policy/policy.h"
 #include "port/testing/fake_kube_api.h"
 
-// What Binder, Placer and Preemptor work on, for their tests.
+// What Binder, StaticPodBinder and Preemptor work on, for their tests.
 namespace carve::control::testing {
 
 inline constexpr auto kGpus = "/apis/elasticgpu.io/v1alpha1/gpus";
 
 inline std::string pod_path(const std::string& uid) { return control::pod_path("s", uid); }
 
-inline const PolicyRow& binpack(const KnownPod&, const std::string&) { return kPolicies[0]; }
+inline const PolicyRow& binpack(const PodEntry&, const std::string&) { return kPolicies[0]; }
 
 /// All that the server has, as watches tell it that begin now.
 inline void sync(ClusterModel& model, KubeApi& api) {

@@ -42,7 +42,7 @@ class SlotNode : public ::testing::Test {
   FakeNodeSlices slices{some_cards(1)};
   RememberingKubelet kubelet;
   NodePods pods{"n1", kube};
-  Notices notices{kube, "n1", clock, log};
+  EventRecorder notices{kube, "n1", clock, log};
   SlotDoor door{{slices, kubelet, pods, notices, clock, log, {}}};
 };
 

@@ -42,7 +42,7 @@ struct ReportedNode {
   ManualClock clock;
   Log log{[](std::string_view) {}};
   doors::NodePods pods{"n1", kube};
-  doors::Notices notices{kube, "n1", clock, log};
+  doors::EventRecorder notices{kube, "n1", clock, log};
   SetRuntime runtime;
 };
 

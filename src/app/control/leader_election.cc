@@ -1,0 +1,55 @@
+#include "app/control/leader_election.h"
+
+#include <algorithm>
+
+namespace carve::control {
+
+void LeaderElection::seen(const codec::Lease& lease, Clock::Time now) {
+  // A Lease that is away looks the same when it was there in between; a version never comes again.
+  const bool blinked = lease.version.empty() && now > looked_at_ + timing_.renew;
+  if (!looked_ || blinked || lease != seen_) changed_ = now;
+  looked_ = true;
+  looked_at_ = now;
+  seen_ = lease;
+  highest_ = std::max(highest_, lease.transitions);
+  // Taken from us, released by a hand, or written by a namesake of an earlier life.
+  if (epoch_ != 0 && (lease.holder != identity_ || static_cast<std::uint64_t>(lease.transitions) != epoch_)) epoch_ = 0;
+}
+
+LeaderElection::Move LeaderElection::move(Clock::Time now) const {
+  if (!looked_) return Move::kWait;
+  if (epoch_ != 0) return now >= renewed_ + timing_.renew ? Move::kRenew : Move::kWait;
+  // A Lease that is gone, and was there, says nothing of who held it, nor who has taken and lost it since: whoever did
+  // has stopped when it would have ended.
+  const bool gone = seen_.version.empty() && highest_ > 0;
+  if (gone && now > looked_at_ + timing_.renew) return Move::kWait;  // look first
+  const bool free = seen_.holder.empty() && !gone;
+  const auto lasts = std::max<Clock::Duration>(std::chrono::seconds(seen_.seconds), timing_.lease);
+  return free || now >= changed_ + lasts ? Move::kTake : Move::kWait;
+}
+
+codec::Lease LeaderElection::wish(Move move, std::uint64_t floor, const std::string& now_rfc3339) const {
+  codec::Lease lease = seen_;
+  lease.holder = identity_;
+  lease.seconds = std::chrono::ceil<std::chrono::seconds>(timing_.lease).count();
+  lease.renewed = now_rfc3339;
+  if (move == Move::kTake) {
+    lease.acquired = now_rfc3339;
+    const auto used = static_cast<std::int64_t>(std::min<std::uint64_t>(floor, INT32_MAX - 1));
+    lease.transitions = std::max({lease.transitions, highest_, used}) + 1;
+  }
+  return lease;
+}
+
+void LeaderElection::wrote(const codec::Lease& lease, Clock::Time sent) {
+  seen_ = lease;
+  highest_ = std::max(highest_, lease.transitions);
+  changed_ = renewed_ = sent;
+  epoch_ = static_cast<std::uint64_t>(lease.transitions);
+}
+
+bool LeaderElection::holds_until(Clock::Time deadline, Clock::Time now) const {
+  return epoch_ != 0 && std::max(deadline, now) <= renewed_ + timing_.lease - timing_.margin;
+}
+
+}  // namespace carve::control

@@ -1,0 +1,294 @@
+#include "app/control/node_nominator.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/control/preemptor.h"
+#include "app/control/testing/leading.h"
+#include "app/control/requeuer.h"
+#include "codec/record.h"
+
+namespace carve::control {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;  // NOLINT: the objects of the tests
+using ::testing::HasSubstr;
+using Strings = std::vector<std::string>;
+
+constexpr std::size_t kNodes = 110;
+
+std::string node_name(std::size_t i) { return fmt::format("n{:03}", i); }
+
+std::vector<codec::GpuObject> cards(std::size_t nodes) {
+  std::vector<codec::GpuObject> made;
+  for (std::size_t i = 0; i < nodes; ++i) made.push_back(gpu(node_name(i), fmt::format("GPU-{:03}", i)));
+  return made;
+}
+
+/// A cluster whose cards are all full; kube-scheduler asks about the first hundred nodes.
+class NodeNominatorTest : public ::testing::Test, protected Leading {
+ protected:
+  explicit NodeNominatorTest(std::size_t nodes = kNodes) : Leading(cards(nodes)) {
+    sync(model, api);
+    for (std::size_t i = 0; i < nodes; ++i) holds(i, 16);
+    waker.step();
+  }
+  std::string holder_of(std::size_t i) { return "holds-" + node_name(i); }
+  void holds(std::size_t i, std::uint64_t gib) {
+    const auto what = slice(holder_of(i), fmt::format("GPU-{:03}", i), gib);
+    add({.uid = holder_of(i), .node = node_name(i), .record = record_text({what}), .phase = "Running", .priority = -1});
+  }
+  void free(std::size_t i) {
+    model.pods().change({KubeChange::Kind::kDeleted, *api.object(testing::pod_path(holder_of(i)))});
+    pass(ClusterModel::kLinger);
+  }
+  void pass(Clock::Duration time) {
+    clock.advance(time);
+    lead();
+  }
+  /// kube-scheduler asked about so many nodes, and none had room.
+  void refuse(const std::string& uid, std::size_t asked = NodeNominator::kLeastPart) {
+    Strings names;
+    for (std::size_t i = 0; i < asked; ++i) names.push_back(node_name(i));
+    turned_away.put(uid, std::move(names), clock.now(), asked);
+  }
+  void waits(const std::string& uid, const std::string& gib = "4", int priority = 0) {
+    auto object = nlohmann::json::parse(pod_object({.uid = uid, .gib = gib, .priority = priority}));
+    object["status"]["conditions"] = {{{"type", "PodScheduled"}, {"status", "False"}, {"reason", "Unschedulable"}}};
+    api.put(testing::pod_path(uid), object.dump());
+    tell_model(uid);
+    refuse(uid);
+  }
+  std::string nominated(const std::string& uid) { return pod(uid).nominated; }
+  std::string step() {
+    pass(NodeNominator::kLook);
+    return overlooked.step(false);
+  }
+
+  UnschedulablePods turned_away;
+  std::shared_ptr<const PlacementRules> rules = std::make_shared<PlacementRules>();
+  Extender extender{{}, [this] { return rules; }, [this] { return model.snapshot(); }, {}, &clock};
+  NodeNominator overlooked{{model, leader, api, clock, log, turned_away,
+                         [this](const PodEntry& pod, const std::set<std::string>& but) {
+                           return extender.choose_anywhere(pod, but);
+                         }}};
+  Requeuer waker{model, leader, api, clock, log, [this](bool gained) { return overlooked.step(gained); }};
+  Preemptor preemptor{{model, leader, api, clock, log, turned_away, binpack, {}, {}, &overlooked}};
+};
+
+TEST_F(NodeNominatorTest, ANodeBesideThePartIsNamedAndItsRoomKept) {
+  free(105);
+  waits("a", "10");
+  EXPECT_EQ(step(), "n105") << "kube-scheduler is to try again";
+  EXPECT_EQ(nominated("a"), "n105");
+  EXPECT_EQ(model.stats().held, 1U);
+  waits("b", "10");
+  EXPECT_EQ(step(), "");
+  EXPECT_EQ(nominated("b"), "") << "the room is a's";
+  const auto bound = model.reserve("n105", *model.pod("a"), kPolicies[0], leader.epoch());
+  ASSERT_TRUE(bound) << bound.error().what;
+  add({.uid = "a", .node = "n105", .record = record_text(bound->slices), .gib = "10"});
+  pass(NodeNominator::kTrial);
+  EXPECT_EQ(overlooked.step(false), "");
+  EXPECT_EQ(overlooked.stats().named, 1U);
+  EXPECT_EQ(overlooked.stats().in_vain, 0U);
+  EXPECT_EQ(model.stats().held, 0U);
+}
+
+TEST_F(NodeNominatorTest, WhereKubeSchedulerLookedAtAllNothingIsNamed) {
+  free(105);
+  waits("a");
+  refuse("a", kNodes);
+  EXPECT_EQ(step(), "");
+  refuse("a", 30);  // no fewer than a hundred are a part
+  EXPECT_EQ(step(), "");
+  EXPECT_EQ(nominated("a"), "");
+}
+
+TEST_F(NodeNominatorTest, OnlyTheLeaderNames) {
+  free(105);
+  waits("a");
+  clock.advance(1h);
+  EXPECT_EQ(overlooked.step(true), "");
+  EXPECT_EQ(nominated("a"), "");
+  EXPECT_EQ(model.stats().held, 0U);
+}
+
+TEST_F(NodeNominatorTest, RoomIsNamedAtOnceWhenItIsFreeAndBeforeThoseWhoWaitAreWoken) {
+  waits("a", "16");
+  waits("b", "16");
+  waker.step();
+  EXPECT_EQ(nominated("a"), "");
+  free(3);
+  waker.step();
+  EXPECT_EQ(nominated("a"), "n003");
+  EXPECT_EQ(nominated("b"), "");
+  Strings patched;
+  for (const auto& write : api.writes()) {
+    if (write.verb == "patch") patched.push_back(write.path);
+  }
+  EXPECT_THAT(patched, ::testing::ElementsAre(testing::pod_path("a") + "/status", "/api/v1/nodes/n003"));
+}
+
+TEST_F(NodeNominatorTest, TheHigherPriorityIsNamedFirst) {
+  waits("a", "16");
+  waits("b", "16", 5);
+  free(3);
+  waker.step();
+  EXPECT_EQ(nominated("a"), "");
+  EXPECT_EQ(nominated("b"), "n003");
+}
+
+// Its CPU is full, or the pod may not go there: control does not know.
+TEST_F(NodeNominatorTest, WhereThePodDoesNotComeItWasNamedInVainAndAnotherNodeIs) {
+  for (const std::size_t i : {101, 102, 103, 104, 105, 106}) free(i);
+  waits("a", "16");
+  std::set<std::string> named;
+  for (std::size_t i = 0; i < NodeNominator::kTries; ++i) {
+    EXPECT_NE(step(), "") << i;
+    named.insert(nominated("a"));
+    pass(NodeNominator::kSeen / 2);
+    refuse("a");  // that look was under way
+    EXPECT_EQ(step(), "");
+    EXPECT_EQ(overlooked.stats().in_vain, i);
+    pass(NodeNominator::kSeen / 2);
+    refuse("a");
+  }
+  EXPECT_EQ(step(), "");
+  EXPECT_EQ(named.size(), NodeNominator::kTries) << "each another";
+  EXPECT_EQ(overlooked.stats().in_vain, NodeNominator::kTries);
+  EXPECT_EQ(nominated("a"), "");
+  EXPECT_EQ(model.stats().held, 0U);
+  pass(NodeNominator::kPause);
+  EXPECT_NE(step(), "");
+}
+
+TEST_F(NodeNominatorTest, AnAttemptThatCrossedTheNameIsAskedForOnceMore) {
+  free(105);
+  waits("a");
+  ASSERT_EQ(step(), "n105");
+  EXPECT_EQ(step(), "");
+  pass(NodeNominator::kTouchAgain);
+  EXPECT_EQ(overlooked.step(false), "n105");
+  EXPECT_EQ(step(), "");
+  EXPECT_EQ(overlooked.stats().named, 1U);
+  pass(NodeNominator::kTrial);
+  (void)overlooked.step(false);
+  EXPECT_EQ(overlooked.stats().in_vain, 1U) << "a scheduler that does not come is not waited for";
+}
+
+TEST_F(NodeNominatorTest, WhatCannotBeWrittenIsNotKept) {
+  free(105);
+  waits("a");
+  api.fail_next({.verb = "patch", .path = "status", .code = Code::kUnavailable});
+  EXPECT_EQ(step(), "");
+  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(step(), "n105");
+}
+
+TEST_F(NodeNominatorTest, SoManyAtOnceAndNoMore) {
+  for (std::size_t i = 0; i < 30; ++i) free(i);
+  for (std::size_t i = 0; i < 30; ++i) waits(fmt::format("p{:02}", i), "16");
+  (void)step();
+  EXPECT_EQ(overlooked.stats().named, NodeNominator::kAtOnce);
+  EXPECT_EQ(model.stats().held, NodeNominator::kAtOnce);
+}
+
+// On each node of the part somebody of lower priority holds the card.
+TEST_F(NodeNominatorTest, NobodyGoesWhileANodeThatWasNodeNominatorHasRoom) {
+  const auto evictions = [this] {
+    std::size_t count = 0;
+    for (const auto& write : api.writes()) count += write.path.ends_with("/eviction") ? 1U : 0U;
+    return count;
+  };
+  free(105);
+  waits("high", "16", 1000);
+  const auto look = [&] {
+    pass(Preemptor::kAgain);
+    refuse("high");
+    pass(Preemptor::kSettle);
+    (void)overlooked.step(false);
+    tell_model("high");
+    preemptor.step();
+  };
+  pass(Preemptor::kSettle);
+  preemptor.step();
+  EXPECT_EQ(evictions(), 0U) << "nobody has looked beside the part yet";
+  (void)step();
+  tell_model("high");
+  ASSERT_EQ(nominated("high"), "n105");
+  preemptor.step();
+  EXPECT_EQ(evictions(), 0U) << "it may come there";
+  EXPECT_EQ(model.stats().held, 1U);
+  look();
+  look();
+  look();
+  EXPECT_EQ(overlooked.stats().in_vain, 1U);
+  EXPECT_EQ(evictions(), 1U) << "something else kept it from there";
+}
+
+// Seen on a ring: it was named another node while those of the first one went, and had neither.
+TEST_F(NodeNominatorTest, WhereOthersGoForAPodNothingElseIsNamed) {
+  free(105);
+  waits("high", "16", 1000);
+  (void)step();
+  pass(NodeNominator::kSeen);
+  refuse("high");
+  (void)step();
+  tell_model("high");
+  ASSERT_EQ(overlooked.stats().in_vain, 1U);
+  for (int i = 0; i < 3 && model.stats().held == 0; ++i) {
+    pass(Preemptor::kAgain);
+    refuse("high");
+    pass(Preemptor::kSettle);
+    (void)overlooked.step(false);
+    preemptor.step();
+  }
+  const auto node = nominated("high");
+  ASSERT_THAT(node, ::testing::AllOf(::testing::Ne(""), ::testing::Ne("n105")));
+  free(109);
+  EXPECT_EQ(overlooked.step(true), "") << "the watch has not told of the name yet";
+  tell_model("high");
+  EXPECT_EQ(overlooked.step(true), "");
+  EXPECT_EQ(nominated("high"), node);
+}
+
+class FewNodes : public NodeNominatorTest {
+ protected:
+  FewNodes() : NodeNominatorTest(NodeNominator::kLeastPart) {}
+};
+
+TEST_F(FewNodes, AreAllLookedAt) {
+  free(5);
+  waits("a");
+  turned_away.forget("a");
+  EXPECT_EQ(step(), "");
+  EXPECT_EQ(nominated("a"), "");
+  EXPECT_TRUE(overlooked.exhausted(*model.pod("a"), clock.now()));
+}
+
+// Another replica has the room from the name alone, and lets go of it with that.
+TEST_F(NodeNominatorTest, AReplicaThatFollowsKeepsTheRoomWhileItIsNamed) {
+  Preemptor follower{{model, leader, api, clock, log, turned_away, binpack, {}, {}, nullptr}};
+  free(105);
+  waits("a", "10");
+  auto object = nlohmann::json::parse(*api.object(testing::pod_path("a")));
+  object["status"]["nominatedNodeName"] = "n105";
+  api.put(testing::pod_path("a"), object.dump());
+  tell_model("a");
+  clock.advance(1h);
+  follower.step();
+  EXPECT_EQ(model.stats().held, 1U);
+  object["status"].erase("nominatedNodeName");
+  api.put(testing::pod_path("a"), object.dump());
+  tell_model("a");
+  follower.step();
+  EXPECT_EQ(model.stats().held, 0U);
+}
+
+}  // namespace
+}  // namespace carve::control

@@ -1,0 +1,37 @@
+#include "app/control/pod_entry.h"
+
+#include <utility>
+
+#include "codec/record.h"
+
+namespace carve::control {
+
+std::string pod_path(const std::string& space, const std::string& name) {
+  return "/api/v1/namespaces/" + space + "/pods/" + name;
+}
+
+std::optional<PodEntry> known_pod(codec::ClusterPod object, const codec::DialectSettings& settings) {
+  PodEntry pod;
+  auto parts = codec::requests_by_slots(object.ask, settings);
+  if (parts) {
+    pod.parts = std::move(*parts);
+  } else {
+    pod.nonsense = parts.error().what;
+  }
+  pod.object = std::move(object);
+  const auto& text = pod.object.record;
+  if (!pod.object.node.empty() && !text.empty()) {
+    auto record = codec::decode_record(text);
+    if (!record) {
+      pod.odd_record = record.error().what;
+    } else if (record->owner != pod.owner()) {
+      pod.odd_record = "record: it is for " + std::string(to_string(record->owner.kind)) + " " + record->owner.uid;
+    } else {
+      pod.record = std::move(*record);
+    }
+  }
+  if (pod.parts.empty() && pod.nonsense.empty() && !pod.record && pod.odd_record.empty()) return std::nullopt;
+  return pod;
+}
+
+}  // namespace carve::control

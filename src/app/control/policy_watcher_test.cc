@@ -1,0 +1,100 @@
+#include "app/control/policy_watcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "codec/placement/placement_text.h"
+
+namespace carve::control {
+namespace {
+
+using testing::HasSubstr;
+
+std::string config_map(const std::string& conf, const std::string& label = "") {
+  return R"({"metadata":{"name":"carve-placement","namespace":"carve-system","uid":"u","resourceVersion":"7",)"
+         R"("labels":{"l":")" +
+         label + R"("}},"data":{"placement.conf":")" + conf + R"("}})";
+}
+
+class PolicyWatcherTest : public testing::Test {
+ protected:
+  void put(const std::string& object) { sink_.change({KubeChange::Kind::kPut, object}); }
+  [[nodiscard]] std::string now() const { return codec::to_text(*live_.rules()); }
+
+  Log log_{[](std::string_view) {}};
+  std::vector<codec::EventNote> told_;
+  PolicyWatcher live_{kPolicies[0], log_,
+                      [this](codec::EventNote note) { told_.push_back(std::move(note)); }};
+  KubeSink sink_ = live_.sink();
+};
+
+TEST_F(PolicyWatcherTest, WithoutAConfigMapTheInstallationsPolicyCounts) {
+  EXPECT_FALSE(live_.heard());
+  sink_.replace({});
+  EXPECT_TRUE(live_.heard());
+  EXPECT_EQ(now(), "cluster = binpack\n");
+}
+
+TEST_F(PolicyWatcherTest, AChangeCountsAtOnceAndAReaderKeepsWhatItHas) {
+  sink_.replace({config_map(R"(cluster = spread\n)")});
+  const auto before = live_.rules();
+  put(config_map(R"(namespace.dev = card:spread\n)"));
+  EXPECT_EQ(codec::to_text(*before), "cluster = spread\n");
+  EXPECT_EQ(now(), "cluster = binpack\nnamespace.dev = card:spread\n")
+      << "what is not said is the installation's again";
+  sink_.change({KubeChange::Kind::kDeleted, config_map("")});
+  EXPECT_EQ(now(), "cluster = binpack\n");
+  EXPECT_EQ(live_.stats().changes, 3U);
+}
+
+TEST_F(PolicyWatcherTest, AWrongTextKeepsTheLastGoodRulesAndIsToldOnce) {
+  sink_.replace({config_map("cluster = spread")});
+  put(config_map(R"(cluster = tight\nnamespace.a = spread)"));
+  put(config_map(R"(cluster = tight\nnamespace.a = spread)", "another label"));
+  EXPECT_EQ(now(), "cluster = spread\n");
+  EXPECT_FALSE(live_.stats().good);
+  EXPECT_EQ(live_.stats().refused, 1U);
+  EXPECT_EQ(live_.stats().version, "7");
+  ASSERT_EQ(told_.size(), 1U);
+  EXPECT_EQ(told_[0].kind + "/" + told_[0].space + "/" + told_[0].name + "/" + told_[0].uid,
+            "ConfigMap/carve-system/carve-placement/u");
+  EXPECT_THAT(told_[0].message,
+              HasSubstr("placement.conf:1: cluster: \"tight\" is no placement; legal are"));
+  put(config_map("cluster = spread"));
+  EXPECT_TRUE(live_.stats().good);
+  put(config_map(R"(cluster = tight\nnamespace.a = spread)"));
+  EXPECT_EQ(told_.size(), 2U) << "wrong again";
+}
+
+TEST_F(PolicyWatcherTest, WrongFromTheBeginningIsAsIfThereWereNone) {
+  sink_.replace({config_map("cluster")});
+  EXPECT_TRUE(live_.heard());
+  EXPECT_EQ(now(), "cluster = binpack\n");
+  EXPECT_EQ(told_.size(), 1U);
+}
+
+TEST_F(PolicyWatcherTest, WhoMayNotReadItServesAllTheSame) {
+  sink_.trouble({Code::kPermissionDenied, "no"});
+  EXPECT_TRUE(live_.heard());
+}
+
+TEST_F(PolicyWatcherTest, WhatCountsForAPodOnANode) {
+  put(config_map(R"(cluster = binpack\npool.a.nodes = tier=a\npool.a = card:spread)"));
+  auto state = std::make_shared<NodeState>();
+  state->labels = {{"tier", "a"}};
+  const ClusterState cluster = {{"n1", state}};
+  codec::PodAsk pod;
+  pod.space = "default";
+  EXPECT_EQ(card_policy(*live_.rules(), pod, cluster, "n1").name, "spread");
+  EXPECT_EQ(card_policy(*live_.rules(), pod, cluster, "n2").name, "binpack");
+  pod.annotations["elasticgpu.io/placement"] = "binpack";
+  EXPECT_EQ(card_policy(*live_.rules(), pod, cluster, "n1").name, "binpack");
+  pod.annotations["elasticgpu.io/placement"] = "nonsense";
+  EXPECT_EQ(card_policy(*live_.rules(), pod, cluster, "n1").name, "spread")
+      << "admission refuses it; here it says nothing";
+}
+
+}  // namespace
+}  // namespace carve::control

@@ -1,0 +1,195 @@
+#include "app/control/static_pod_binder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/control/binder.h"
+#include "app/control/testing/leading.h"
+#include "app/control/requeuer.h"
+#include "codec/record.h"
+
+namespace carve::control {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;  // NOLINT: the objects of the tests
+using ::testing::HasSubstr;
+
+class PlacerTest : public ::testing::Test, protected Leading {
+ protected:
+  PlacerTest() : Leading({gpu("n1", "GPU-0")}) { sync(model, api); }
+  std::size_t patches() {
+    std::size_t count = 0;
+    for (const auto& write : api.writes()) count += write.verb == "patch" && write.done ? 1 : 0;
+    return count;
+  }
+  StaticPodBinder placer{
+      {model, leader, api, clock, log, {}, binpack, [this](codec::EventNote one) { note(std::move(one)); }}};
+  Requeuer waker{model, leader, api, clock, log};
+};
+
+TEST_F(PlacerTest, APodThatSomebodyElseGaveANodeGetsItsRecordByOnePatch) {
+  add({.uid = "a", .node = "n1"});
+  placer.step();
+  const auto record = codec::decode_record(pod("a").record);
+  ASSERT_TRUE(record) << record.error().what;
+  EXPECT_EQ(record->owner.uid, "a");
+  placer.step();
+  EXPECT_EQ(patches(), 1U);
+  tell_model("a");
+  clock.advance(1h);
+  EXPECT_EQ(model.stats().reserved, 0U);
+  EXPECT_EQ(model.stats().holding, 1U);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_FALSE(told[0].warning);
+}
+
+TEST_F(PlacerTest, WithoutRoomItIsSaidWhyAndTriedAgain) {
+  add({.uid = "a", .node = "n1", .gib = "17"});
+  placer.step();
+  placer.step();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_TRUE(told[0].warning);
+  EXPECT_THAT(told[0].message, HasSubstr("16 GiB < 17 GiB"));
+  clock.advance(StaticPodBinder::kAgain);
+  leader.step();
+  placer.step();
+  EXPECT_EQ(told.size(), 2U);
+  EXPECT_EQ(patches(), 0U);
+}
+
+TEST_F(PlacerTest, WhatStartedWithoutUsOrIsElsewhereIsLeftAlone) {
+  add({.uid = "far", .node = "n7"});
+  auto object = pod_object({.uid = "runs", .node = "n1"});
+  object.replace(object.find(R"("phase")"), 7, R"("containerStatuses":[{"state":{"running":{}}}],"phase")");
+  api.put(pod_path("runs"), object);
+  tell_model("runs");
+  placer.step();
+  EXPECT_EQ(patches(), 0U);
+  EXPECT_TRUE(told.empty());
+}
+
+// A namespace that admission leaves alone, on a node that has cards of ours still or again: another system's pod.
+TEST_F(PlacerTest, APodWithoutSlotsIsNotOurs) {
+  add({.uid = "theirs", .node = "n1", .slots = false});
+  placer.step();
+  EXPECT_EQ(patches(), 0U);
+  EXPECT_EQ(model.stats().unplaced, 0U);
+  EXPECT_TRUE(told.empty());
+  add({.uid = "ours", .node = "n1"});
+  placer.step();
+  EXPECT_EQ(patches(), 1U);
+}
+
+TEST_F(PlacerTest, APatchThatIsLostOrTooLateIsMadeAgainWithTheSameWords) {
+  add({.uid = "a", .node = "n1"});
+  api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kDeadlineExceeded});
+  placer.step();
+  EXPECT_EQ(pod("a").record, "");
+  EXPECT_EQ(model.stats().reserved, 1U);
+  auto changed = nlohmann::json::parse(*api.object(pod_path("a")));
+  changed["metadata"]["labels"]["x"] = "y";
+  api.put(pod_path("a"), changed.dump());  // our next patch is of a pod that was read before
+  clock.advance(1s);
+  placer.step();
+  EXPECT_EQ(pod("a").record, "");
+  tell_model("a");
+  clock.advance(1s);
+  placer.step();
+  EXPECT_NE(pod("a").record, "");
+  tell_model("a");
+  EXPECT_EQ(model.stats().reserved, 0U);
+  EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U);
+}
+
+TEST_F(PlacerTest, RoomIsKeptForAPatchThatTheServerGaveUpOn) {
+  add({.uid = "a", .node = "n1", .gib = "16"});
+  api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .done = true});
+  placer.step();
+  EXPECT_EQ(model.stats().reserved, 1U) << "nobody else gets it";
+  EXPECT_TRUE(told.empty()) << "it is not known that it has no cards";
+  tell_model("a");
+  EXPECT_EQ(model.stats().reserved, 0U);
+  EXPECT_EQ(model.stats().holding, 1U);
+}
+
+TEST_F(PlacerTest, AServerThatGoesOnGivingUpIsToldOf) {
+  add({.uid = "a", .node = "n1"});
+  api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .times = 3});
+  placer.step();
+  EXPECT_TRUE(told.empty()) << "it may be done";
+  clock.advance(StaticPodBinder::kSoon);
+  placer.step();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_TRUE(told[0].warning);
+  EXPECT_EQ(told[0].reason, "NoCards");
+  EXPECT_THAT(told[0].message, HasSubstr("its cards on node n1 cannot be written to it: "));
+  for (int i = 0; i < 2; ++i) {
+    clock.advance(StaticPodBinder::kAgain);
+    leader.step();
+    placer.step();
+  }
+  EXPECT_NE(pod("a").record, "") << "as soon as the server takes it";
+}
+
+TEST_F(PlacerTest, WhoDoesNotLeadPatchesNothing) {
+  add({.uid = "a", .node = "n1"});
+  clock.advance(1h);
+  placer.step();
+  EXPECT_EQ(patches(), 0U);
+}
+
+TEST_F(PlacerTest, WaitingPodsAreWokenOnceTheModelKnowsWhatIsFree) {
+  auto card = gpu("n1", "GPU-0");
+  card.holders = {holder(slice("old", "GPU-0", 16))};
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  waker.step();
+  card.holders.clear();
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  waker.step();
+  EXPECT_EQ(patches(), 0U) << "nobody waits";
+  add({.uid = "waits"});
+  card.holders = {holder(slice("old", "GPU-0", 16))};
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  waker.step();
+  EXPECT_EQ(patches(), 0U) << "nothing became free";
+  card.holders.clear();
+  model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+  api.fail_next({.verb = "patch", .path = "nodes", .code = Code::kUnavailable});
+  waker.step();
+  EXPECT_EQ(patches(), 0U);
+  clock.advance(Requeuer::kGap);
+  waker.step();
+  waker.step();
+  EXPECT_EQ(patches(), 1U) << "made good, and once";
+  EXPECT_THAT(*api.object("/api/v1/nodes/n1"), HasSubstr(Requeuer::kTouched));
+}
+
+// The cards of one who went become free one after the other, and who waits may need them all.
+TEST_F(PlacerTest, WhoWaitsIsWokenAgainSoonForTheNextCardAndLaterWhereManyWait) {
+  const auto free_one = [&](const std::string& uuid) {
+    auto card = gpu("n1", uuid);
+    card.holders = {holder(slice("old", uuid, 16))};
+    model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+    waker.step();
+    card.holders.clear();
+    model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
+    waker.step();
+  };
+  add({.uid = "waits"});
+  free_one("GPU-0");
+  const auto before = patches();
+  free_one("GPU-1");
+  EXPECT_EQ(patches(), before);
+  clock.advance(Requeuer::kLeastGap);
+  waker.step();
+  EXPECT_EQ(patches(), before + 1);
+  EXPECT_EQ(Requeuer::gap_for(1), Requeuer::kLeastGap);
+  EXPECT_EQ(Requeuer::gap_for(60), 300ms);
+  EXPECT_EQ(Requeuer::gap_for(100'000), Requeuer::kGap);
+}
+
+}  // namespace
+}  // namespace carve::control

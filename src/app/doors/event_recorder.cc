@@ -1,0 +1,246 @@
+#include "app/doors/event_recorder.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace carve::doors {
+namespace {
+
+constexpr std::size_t kMaxWaiting = 1024;
+constexpr std::size_t kMaxTold = 4096;
+constexpr std::size_t kMaxRefusals = 1024;
+constexpr auto kEventLives = std::chrono::minutes(50);  // the API server drops one after an hour
+constexpr auto kCountGap = std::chrono::seconds(10);
+constexpr auto kPause = std::chrono::milliseconds(100);  // until those who come first are looked at again
+constexpr auto kRefusalLasts = std::chrono::minutes(6);  // the kubelet tries again each five at least
+
+}  // namespace
+
+std::string rfc3339(Clock::WallTime time) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(
+                         std::chrono::time_point_cast<std::chrono::system_clock::duration>(time))));
+}
+
+void EventRecorder::warn(codec::EventNote note, const std::string& same) {
+  if (note.name.empty() || note.space.empty()) return;
+  const auto now = clock_.now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (told_.size() >= kMaxTold) {
+      std::erase_if(told_,
+                    [&](const auto& entry) { return now - entry.second.last >= kEventLives; });
+      if (told_.size() >= kMaxTold) told_.clear();
+    }
+    const auto key = fmt::format("{}|{}|{}|{}", note.uid, note.name, note.reason, same.empty() ? note.message : same);
+    auto [at, fresh] = told_.try_emplace(key);
+    auto& told = at->second;
+    if (fresh || now - told.last >= kEventLives) {
+      // Unique over restarts: the wall's nanoseconds, as Kubernetes' own components do.
+      told = {std::move(note), {}, rfc3339(clock_.wall_now()), 0, 0, now, {}};
+      told.name = fmt::format("{}.{:x}{:02x}", told.note.name.substr(0, 200),
+                              clock_.wall_now().time_since_epoch().count(), number_++ & 0xffU);
+    } else {
+      told.note.message = std::move(note.message);
+    }
+    told.last = now;
+    ++told.count;
+    if (told.written > 0 && now - told.last_written < kCountGap) return;
+    write_count(&told, now);
+  }
+  changed_.notify_one();
+}
+
+/// The event with its count as it is now: made where the server has none (any more).
+void EventRecorder::write_count(Told* told, Clock::Time now) {
+  const auto path = fmt::format("/api/v1/namespaces/{}/events", told->note.space);
+  auto body = codec::encode_event(told->note, told->name, node_, component_,
+                                  {told->since, rfc3339(clock_.wall_now()), told->count});
+  const bool first = told->written == 0;
+  told->written = told->count;
+  told->last_written = now;
+  push({"event",
+        [path, first, name = told->name, body = std::move(body)](KubeApi& api) -> Result<void> {
+          auto done = first ? api.create(path, body)
+                            : api.patch(fmt::format("{}/{}", path, name), KubePatch::kMerge, body);
+          if (!first && !done && done.error().code == Code::kNotFound)
+            done = api.create(path, body);
+          if (!done) return tl::unexpected(done.error());
+          return {};
+        },
+        !told->note.warning});
+}
+
+/// What was counted and not written, because it came too soon after the last write.
+void EventRecorder::settle_counts(Clock::Duration gap) {
+  const auto now = clock_.now();
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, told] : told_) {
+    if (told.count != told.written && now - told.last_written >= gap) write_count(&told, now);
+  }
+}
+
+void EventRecorder::refused(const std::string& who, std::string text) {
+  const auto now = clock_.now();
+  const std::lock_guard lock(mutex_);
+  if (refusals_.size() >= kMaxRefusals && !refusals_.contains(who)) return;
+  auto& refusal = refusals_.try_emplace(who, Refusal{{}, now, now}).first->second;
+  refusal.text = std::move(text);
+  refusal.last = now;
+}
+
+void EventRecorder::settled(const std::string& who) {
+  const std::lock_guard lock(mutex_);
+  refusals_.erase(who);
+}
+
+/// The one that stands longest is named: what it says stays as it is while others come and go.
+std::string EventRecorder::refusals() {
+  const auto now = clock_.now();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(refusals_, [&](const auto& entry) { return now - entry.second.last >= kRefusalLasts; });
+  const auto oldest = std::min_element(refusals_.begin(), refusals_.end(), [](const auto& a, const auto& b) {
+    return a.second.first < b.second.first;
+  });
+  if (oldest == refusals_.end()) return {};
+  if (refusals_.size() == 1) return oldest->second.text;
+  return fmt::format("{} starts were refused, the first: {}", refusals_.size(), oldest->second.text);
+}
+
+std::uint64_t EventRecorder::dropped() const {
+  const std::lock_guard lock(mutex_);
+  return dropped_;
+}
+
+void EventRecorder::push(Job job) {
+  if (jobs_.size() >= kMaxWaiting) {
+    const auto minor = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& one) { return one.minor; });
+    ++dropped_;
+    if (minor == jobs_.end() && job.minor) return;
+    jobs_.erase(minor == jobs_.end() ? jobs_.begin() : minor);
+  }
+  job.since = clock_.now();
+  jobs_.push_back(std::move(job));
+}
+
+void EventRecorder::post(std::string what, std::function<Result<void>(KubeApi&)> write) {
+  {
+    const std::lock_guard lock(mutex_);
+    push({std::move(what), std::move(write)});
+  }
+  changed_.notify_one();
+}
+
+void EventRecorder::post_later(const std::string& key, Clock::Duration after, std::string what,
+                         std::function<Result<void>(KubeApi&)> write) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (later_.size() < kMaxWaiting || later_.contains(key)) {
+      later_.insert_or_assign(key, Later{{std::move(what), std::move(write)}, clock_.now() + after});
+    } else {
+      push({std::move(what), std::move(write)});
+    }
+  }
+  changed_.notify_one();
+}
+
+void EventRecorder::drop_later(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  later_.erase(key);
+}
+
+Clock::Time EventRecorder::soonest() const {
+  auto first = Clock::Time::max();
+  for (const auto& [key, one] : later_) first = std::min(first, one.due);
+  return first;
+}
+
+void EventRecorder::ripen(Clock::Time now) {
+  for (auto at = later_.begin(); at != later_.end();) {
+    if (at->second.due > now) {
+      ++at;
+      continue;
+    }
+    push(std::move(at->second.job));
+    at = later_.erase(at);
+  }
+}
+
+bool EventRecorder::yields() const {
+  if (!busy_ || jobs_.empty() || jobs_.size() >= kMaxWaiting / 2) return false;
+  return clock_.now() < jobs_.front().since + kPatience && busy_();
+}
+
+bool EventRecorder::take(Job* job, bool at_once) {
+  const std::lock_guard lock(mutex_);
+  if (jobs_.empty() || (!at_once && yields())) return false;
+  *job = std::move(jobs_.front());
+  jobs_.pop_front();
+  return true;
+}
+
+void EventRecorder::write(bool at_once, const std::function<bool(const Result<void>&)>& go_on) {
+  for (Job job; go_on(last_) && take(&job, at_once);) {
+    last_ = job.write(api_);
+    last_at_ = clock_.now();
+    if (!last_) log_.warn("notice not written", {{"what", job.what}, {"error", last_.error().what}});
+  }
+}
+
+void EventRecorder::write_due(const std::stop_token& stop) {
+  {
+    const std::lock_guard lock(mutex_);
+    ripen(clock_.now());
+  }
+  write(false, [&stop](const Result<void>&) { return !stop.stop_requested(); });
+}
+
+void EventRecorder::flush() {
+  {
+    const std::lock_guard lock(mutex_);
+    ripen(Clock::Time::max());
+  }
+  write(true, [](const Result<void>&) { return true; });
+}
+
+/// A server that does not answer now will not before the end: nor one that did not when the end was announced.
+void EventRecorder::write_last() {
+  if (clock_.now() >= last_at_ + kLast) last_ = {};
+  settle_counts({});
+  {
+    const std::lock_guard lock(mutex_);
+    ripen(Clock::Time::max());
+    std::stable_partition(jobs_.begin(), jobs_.end(), [](const Job& one) { return !one.minor; });
+  }
+  const auto until = clock_.now() + kLast;
+  write(true, [&](const Result<void>& last) {
+    const bool away =
+        !last && (last.error().code == Code::kUnavailable || last.error().code == Code::kDeadlineExceeded);
+    return !away && clock_.now() < until;
+  });
+  const std::lock_guard lock(mutex_);
+  if (!jobs_.empty()) log_.warn("notices are lost at the end", {{"count", std::uint64_t{jobs_.size()}}});
+}
+
+void EventRecorder::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto now = clock_.now();
+      const auto until = std::min(now + kCountGap, soonest());
+      if (yields()) {
+        pause_.wait_for(lock, stop, kPause, [] { return false; });  // else each that comes would wake us
+      } else {
+        changed_.wait_for(lock, stop, until - now, [&] { return !jobs_.empty() || soonest() < until; });
+      }
+    }
+    settle_counts(kCountGap);
+    write_due(stop);
+  }
+  write_last();
+}
+
+}  // namespace carve::doors

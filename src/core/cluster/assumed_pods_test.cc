@@ -1,0 +1,114 @@
+#include "core/cluster/assumed_pods.h"
+
+#include <gtest/gtest.h>
+
+namespace carve {
+namespace {
+
+const CardId kCard("GPU-0");
+Owner pod(const std::string& uid) { return {OwnerKind::kPod, uid}; }
+Slice slice(const std::string& uid, std::uint64_t gib) { return {pod(uid), "c", kCard, Bytes::gib(gib), CoreShare(1)}; }
+
+NodeState empty_node() {
+  NodeState state;
+  Card card;
+  card.id = kCard;
+  card.memory = Bytes::gib(16);
+  EXPECT_TRUE(state.ledger.put_card(card));
+  return state;
+}
+AssumedPods::Node node() { return std::make_shared<const NodeState>(empty_node()); }
+AssumedPods::Node node_with(const Slice& slice) {
+  NodeState state = empty_node();
+  EXPECT_TRUE(state.ledger.add({slice}));
+  return std::make_shared<const NodeState>(std::move(state));
+}
+
+/// What is taken of the card, in GiB, as `who` sees it.
+std::uint64_t taken(AssumedPods& expected, const AssumedPods::Node& state, const std::string& who) {
+  const auto ahead = expected.ahead("n1", state, pod(who));
+  return (ahead ? ahead : state)->ledger.find(kCard)->use.memory.count() >> 30U;
+}
+
+const Clock::Time kNow{std::chrono::seconds(100)};
+
+TEST(AssumedPods, OthersSeeTheRoomAsTakenUntilItIsTooOld) {
+  AssumedPods expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  EXPECT_EQ(taken(expected, node(), "b"), 4U);
+  EXPECT_EQ(taken(expected, node(), "a"), 0U);
+  EXPECT_FALSE(expected.ahead("n2", node(), pod("b")));
+  expected.expire(kNow + AssumedPods::kFor - std::chrono::milliseconds(1));
+  EXPECT_EQ(taken(expected, node(), "b"), 4U);
+  expected.expire(kNow + AssumedPods::kFor);
+  EXPECT_FALSE(expected.ahead("n1", node(), pod("b")));
+  EXPECT_EQ(expected.size(), 0U);
+}
+
+// A short pod holds and goes between two questions: nobody has seen it there, and it does not come any more.
+TEST(AssumedPods, WhoseBindingHasBegunIsExpectedForAShortTimeOnly) {
+  AssumedPods expected;
+  expected.comes(pod("nobody"), kNow);
+  for (const char* uid : {"a", "b"}) expected.expect(pod(uid), "n1", {slice(uid, 4)}, kNow);
+  expected.comes(pod("a"), kNow + std::chrono::seconds(1));
+  expected.comes(pod("b"), kNow + AssumedPods::kFor - std::chrono::seconds(1));
+  expected.expire(kNow + std::chrono::seconds(1) + AssumedPods::kComes);
+  EXPECT_EQ(taken(expected, node(), "c"), 4U);
+  expected.expire(kNow + AssumedPods::kFor);
+  EXPECT_EQ(taken(expected, node(), "c"), 0U) << "never longer than without";
+}
+
+TEST(AssumedPods, WhoIsSentElsewhereIsExpectedThereAlone) {
+  AssumedPods expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  expected.expect(pod("a"), "n2", {slice("a", 4)}, kNow);
+  EXPECT_FALSE(expected.ahead("n1", node(), pod("b")));
+  EXPECT_TRUE(expected.ahead("n2", node(), pod("b")));
+  expected.forget(pod("a"));
+  EXPECT_FALSE(expected.ahead("n2", node(), pod("b")));
+  EXPECT_EQ(expected.size(), 0U);
+}
+
+TEST(AssumedPods, WhoHasComeIsNotCountedTwice) {
+  AssumedPods expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  const auto there = node_with(slice("a", 4));
+  EXPECT_EQ(taken(expected, there, "b"), 4U);
+  EXPECT_FALSE(expected.ahead("n1", there, pod("b")));
+  EXPECT_EQ(taken(expected, node(), "b"), 0U) << "it came and went";
+}
+
+TEST(AssumedPods, WhoIsAboutToBeBoundIsExpectedStill) {
+  AssumedPods expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  EXPECT_TRUE(expected.sent_for(pod("a"), "n2").empty());
+  EXPECT_EQ(expected.sent_for(pod("a"), "n1"), std::vector<Slice>{slice("a", 4)});
+  EXPECT_EQ(taken(expected, node(), "b"), 4U);
+}
+
+TEST(AssumedPods, WhoNoLongerFitsWillNotCome) {
+  AssumedPods expected;
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  expected.expect(pod("b"), "n1", {slice("b", 2)}, kNow);
+  EXPECT_EQ(taken(expected, node_with(slice("big", 14)), "c"), 16U);
+}
+
+TEST(AssumedPods, TheNodeIsMadeAnewOnlyWhenItOrWhoIsExpectedChanged) {
+  AssumedPods expected;
+  const auto empty = node();
+  expected.expect(pod("a"), "n1", {slice("a", 4)}, kNow);
+  const auto first = expected.ahead("n1", empty, pod("x"));
+  EXPECT_EQ(expected.ahead("n1", empty, pod("y")), first);
+  EXPECT_EQ(taken(expected, empty, "a"), 0U) << "its own room is not in its way";
+  EXPECT_EQ(taken(expected, empty, "y"), 4U);
+  EXPECT_EQ(taken(expected, node_with(slice("big", 8)), "y"), 12U) << "another object";
+  expected.expect(pod("b"), "n1", {slice("b", 2)}, kNow);
+  EXPECT_EQ(taken(expected, empty, "y"), 6U);
+  expected.forget(pod("a"));
+  EXPECT_EQ(taken(expected, empty, "y"), 2U);
+  expected.expire(kNow + AssumedPods::kFor);
+  EXPECT_EQ(taken(expected, empty, "y"), 0U);
+}
+
+}  // namespace
+}  // namespace carve
