@@ -40,7 +40,7 @@ struct HostOptions {
   std::vector<AccessRule> access;          // who may ask; without any: group carve
   std::string health_policy;               // file: what XIDs mean; empty: the built-in table
   BreachAction on_memory = BreachAction::kKill;
-  BreachAction on_compute = BreachAction::kThrottle;
+  BreachAction on_compute = BreachAction::kEscalate;
 
   [[nodiscard]] std::string agent_socket() const { return runtime_dir + "/agent.sock"; }
   [[nodiscard]] std::string slices_dir() const { return runtime_dir + "/slices"; }

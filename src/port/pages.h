@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,11 @@ struct PageCard {
   std::uint64_t charged_ns = 0;  // card time as the arbiter accounts it: grows during a long kernel too
   std::uint32_t contexts = 0;
   std::uint32_t rescues = 0;  // leases out of turn, because its work seemed to wait for a launch; ever growing
+  /// Time in which the slice held the card's lease, ms, ever growing modulo 2^32; nullopt: an arbiter that does not
+  /// tell. No store of a tenant makes it larger than the slice's turns.
+  std::optional<std::uint32_t> granted_ms = std::nullopt;
+  /// Time in which its work ran on after a lease's end, as far as an honest long kernel explains it; as granted_ms.
+  std::uint32_t drained_ms = 0;
 };
 
 struct PageSlice {

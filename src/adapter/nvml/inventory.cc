@@ -172,16 +172,24 @@ void add_processes(int (*call)(Device, unsigned*, ProcessInfo*), Device device,
   }
 }
 
-/// The newest sample of each process since the last call; a process without a new one has 0.
-void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector<WireProcess>* processes) {
+/// The newest sample of each process since the last call; a process without one in that call has 0. A driver that has
+/// none of any process either sampled nothing yet or saw nothing run: for a second the last ones hold, each as far as
+/// the whole card was in use.
+///   in  card_percent  what the driver says of the whole card
+void add_samples(const Api& api, Handles* handles, std::size_t card, unsigned card_percent,
+                 std::vector<WireProcess>* processes) {
   if (api.process_utilization == nullptr) return;
   std::vector<ProcessSample> samples(kMaxProcesses);
   auto count = static_cast<unsigned>(samples.size());
   const int status =
       api.process_utilization(handles->devices[card], samples.data(), &count, handles->last_sample_us[card]);
   if (status != kSuccess) {
-    // Not found: nothing ran since. Whoever ran before does not run any more.
-    handles->last_sm[card].clear();
+    if (std::chrono::steady_clock::now() - handles->sampled_at[card] > std::chrono::seconds(1))
+      handles->last_sm[card].clear();
+    for (auto& process : *processes) {
+      const auto found = handles->last_sm[card].find(static_cast<unsigned>(process.pid));
+      if (found != handles->last_sm[card].end()) process.sm_percent = std::min(found->second, card_percent);
+    }
     return;
   }
   std::map<unsigned, ProcessSample> newest;
@@ -192,6 +200,7 @@ void add_samples(const Api& api, Handles* handles, std::size_t card, std::vector
         std::max<unsigned long long>(handles->last_sample_us[card], samples[i].time_us);
   }
   handles->last_sm[card].clear();
+  handles->sampled_at[card] = std::chrono::steady_clock::now();
   for (const auto& [pid, sample] : newest) handles->last_sm[card][pid] = std::min(100U, sample.sm);
   for (auto& process : *processes) {
     const auto found = handles->last_sm[card].find(static_cast<unsigned>(process.pid));
@@ -243,6 +252,7 @@ int take_inventory(const Library& library, Handles* handles, WireMachine* machin
   ++handles->generation;
   handles->last_sample_us.assign(handles->devices.size(), 0);
   handles->last_sm.assign(handles->devices.size(), {});
+  handles->sampled_at.assign(handles->devices.size(), {});
   machine->cards = static_cast<std::uint32_t>(cards->size());
   return kSuccess;
 }
@@ -278,7 +288,7 @@ int take_usage(const Library& library, Handles* handles, std::size_t card, WireU
   if (api.power != nullptr) api.power(device, &usage->power_mw);
   add_processes(api.compute_processes, device, processes);
   add_processes(api.graphics_processes, device, processes);
-  add_samples(api, handles, card, processes);
+  add_samples(api, handles, card, usage->utilization_percent, processes);
   usage->processes = static_cast<std::uint32_t>(processes->size());
   return kSuccess;
 }

@@ -146,6 +146,7 @@ class Agent final : public AgentApi, public NodeSlices {
   void act(const Breach& breach), thaw(), thaw_containers();
   bool throttle(const Breach& breach);
   std::string end_processes(const Breach& breach), end_slice(const Breach& breach);
+  std::string slow(const Breach& breach, ComputeStep step), revoke(const std::string& id);
   [[nodiscard]] bool is_still_of(const std::string& slice, std::int32_t pid) const;
   void note_event(const std::string& kind, const std::string& slice, const std::string& text);
   void note_gpu_state();

@@ -13,7 +13,9 @@
 
 namespace carve {
 
-enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport };
+/// kThrottle and kEscalate are of compute only. kThrottle freezes for a part of each second and does no more; kEscalate
+/// goes on to revoke and then to kill, as ComputeStep says, while freezing does not stop the slice.
+enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport, kEscalate };
 
 struct AgentConfig {
   std::string runtime_folder;
@@ -26,7 +28,7 @@ struct AgentConfig {
   std::vector<std::string> driver_mounts;
   std::vector<AccessRule> access;
   BreachAction on_memory = BreachAction::kKill;  // unregistered, foreign card, over the limit
-  BreachAction on_compute = BreachAction::kThrottle;
+  BreachAction on_compute = BreachAction::kEscalate;
   Clock::Duration start_time = std::chrono::seconds(30);  // from the grant to the first process
   // The same for a slice of an agent before this one. Whoever was answered asks anew every tenth of a second.
   Clock::Duration rejoin_time = std::chrono::seconds(5);
