@@ -120,9 +120,9 @@ def without_carve(story):
     given = victim.get("bytes", 0) / GIB      # it says nothing when there was not even room for its context
     say(f"one job takes all memory; its neighbour asks for 4 GiB and gets {given:.1f} GiB, then CUDA_ERROR_OUT_OF_MEMORY")
     finish(hog)
-    hold("without Carve: a server beside a busy job", f"{shares[0]:.1f} / {shares[1]:.1f}, wanted 70 / 30",
+    hold("without Carve: a server next to a busy job", f"{shares[0]:.1f} / {shares[1]:.1f}, wanted 70 / 30",
          shares[0] < 60 and shares[1] > 35, "seen")
-    hold("without Carve: a job that asks for 4 GiB beside a greedy one", f"{given:.1f} GiB, then out of memory",
+    hold("without Carve: a job that asks for 4 GiB next to a greedy one", f"{given:.1f} GiB, then out of memory",
          code != 0 and given < 4, "seen")
 
 
@@ -151,7 +151,7 @@ def the_server_again(story):
     taken = host.percent()
     for job in jobs:
         finish(job)
-    hold_shares("the server in a slice beside the busy job", shares, (70, 30), taken)
+    hold_shares("the server in a slice next to the busy job", shares, (70, 30), taken)
 
 
 def memory_limit(story):
