@@ -85,7 +85,7 @@ count_failure() {
   { say "the end of what $1: $2 printed"; echo "${outputs[$1$'\t'$2]:-}"; } >>"$last_words"
 }
 
-# count_pass PRESET NAME: counts a test whose last try passed. A test that needed more than one try is reported with its rate
+# count_pass PRESET NAME: counts a test that passed its last try. A test that needed more than one try is reported with its rate
 # and with its line in docs/flaky.md. A unit test that is not listed there is a defect and fails the run. Tests of real
 # processes (labels integration and thirdparty), of real time (alone) and of a real Kubernetes (cluster, and soak's rings) are
 # exempt.
