@@ -1,11 +1,12 @@
-# Sourced by scripts/test: builds what a later stage needs while tests run, in the processor time that the tests leave idle.
+# Sourced by scripts/test: builds what a later stage needs while tests run, in the processor time that the tests leave
+# idle.
 # shellcheck shell=bash
 
 background_pid= background_group= background_log=
 
-# idle_group: creates a cgroup that the scheduler serves only when the processor is otherwise idle, and prints its folder.
-# Processes there do not disturb tests that measure time. Fails where the machine has none (cgroup v1 or v2 with cpu.idle:
-# Linux 5.15).
+# idle_group: creates a cgroup that the scheduler serves only when the processor is otherwise idle, and prints its
+# folder. Processes there do not disturb tests that measure time. Fails where the machine has none (cgroup v1 or v2 with
+# cpu.idle: Linux 5.15).
 idle_group() {
   local parent group
   for parent in /sys/fs/cgroup/cpu /sys/fs/cgroup; do
@@ -17,8 +18,8 @@ idle_group() {
   return 1
 }
 
-# begin_background COMMAND…: runs the command in an idle cgroup, in the background. Without such a cgroup it does nothing, and
-# the stage that needs the result builds it itself.
+# begin_background COMMAND…: runs the command in an idle cgroup, in the background. Without such a cgroup it does
+# nothing, and the stage that needs the result builds it itself.
 begin_background() {
   background_group=$(idle_group) || return 0
   background_log=$(mktemp "${TMPDIR:-/tmp}/carve-beside.XXXXXX")
@@ -27,8 +28,8 @@ begin_background() {
   background_pid=$!
 }
 
-# await_background: gives the background command its ordinary weight and waits for it. A failure is not reported here: the
-# stage that needs the result runs the same command and fails with its error.
+# await_background: gives the background command its ordinary weight and waits for it. A failure is not reported here:
+# the stage that needs the result runs the same command and fails with its error.
 await_background() {
   [ -n "$background_pid" ] || return 0
   echo 0 2>/dev/null >"$background_group/cpu.idle"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The demonstration: eight scenes on one simulated card.
 
-Everything runs in a mount namespace of its own, which leaves nothing behind. Every figure of memory and time is read from
-the simulated driver's own accounting (carve-simctl), never from Carve. Exits non-zero if a promise was not kept.
+Everything runs in a mount namespace of its own, which leaves nothing behind. Every figure of memory and time is read
+from the simulated driver's own accounting (carve-simctl), never from Carve. Exits non-zero if a promise was not kept.
 """
 import json
 import os
@@ -31,13 +31,13 @@ def say(text):
 
 
 def hold(what, figure, held, word="held"):
-    """Adds a line to the closing table: a promise that was kept, or (word "seen") a problem without Carve, not a promise."""
+    """Adds a line to the closing table: a promise that was kept, or (word "seen") a problem without Carve."""
     CLOSING.append((word if held else "FAILED", what, figure))
     say(f"{word if held else 'FAILED'}: {what}: {figure}")
 
 
 def hold_shares(what, shares, promised, taken):
-    """Allows 5 points, and one more for each per cent of the processors that this virtual machine's host took meanwhile."""
+    """Allows 5 points, and one more for each per cent of the processors that the virtual machine's host took."""
     figure = " / ".join(f"{one:.1f}" for one in shares) + " of " + " / ".join(map(str, promised))
     if taken >= 1:
         figure += f" (the host took {taken:.0f} % of the processors)"
@@ -82,7 +82,7 @@ class Stage:
         return until("the job's process on the card", 20, find)
 
     def pair(self, *calls):
-        """Starts jobs on the card one after the other, each with the arguments of spin(); returns them and their pids."""
+        """Starts jobs one after the other, each with the arguments of spin(); returns them and their pids."""
         jobs, pids = [], []
         for args in calls:
             jobs.append(self.spin(*args))
@@ -106,8 +106,8 @@ def finish(process, timeout=60):
 
 def without_carve(stage):
     scene(1, "Without Carve: the driver knows no shares")
-    say("Two jobs on one card, promised 70 % and 30 %. The first waits for each of its kernels, 4 ms, before the next, like")
-    say("a server that answers requests; the second always has work in its queue, like training.")
+    say("Two jobs on one card, promised 70 % and 30 %. The first waits for each of its kernels, 4 ms, before the next,")
+    say("like a server that answers requests; the second always has work in its queue, like training.")
     jobs, pids = stage.pair(("", 4, *ANSWERING), ("", 4))
     time.sleep(3.2)
     shares = stage.delivered(pids, 2)
@@ -119,7 +119,8 @@ def without_carve(stage):
         p["refused"] for p in stage.truth("account")["processes"] if p["alive"]))
     code, victim, _ = finish(stage.bare("carve-sample-alloc", "--target", "4Gi"))
     given = victim.get("bytes", 0) / GIB      # it prints nothing if there was no memory even for its context
-    say(f"one job takes all memory; its neighbour requests 4 GiB and gets {given:.1f} GiB, then CUDA_ERROR_OUT_OF_MEMORY")
+    say("one job takes all memory; its neighbour requests 4 GiB "
+        f"and gets {given:.1f} GiB, then CUDA_ERROR_OUT_OF_MEMORY")
     finish(hog)
     hold("without Carve: a server next to a busy job", f"{shares[0]:.1f} / {shares[1]:.1f}, promised 70 / 30",
          shares[0] < 60 and shares[1] > 35, "seen")
@@ -160,8 +161,8 @@ def memory_limit(stage):
     neighbour = stage.spin("--memory 4Gi --cores 50 --wait=10s", 5)
     pid = stage.pid_of(neighbour)
     code, greedy, _ = finish(stage.in_slice("--memory 4Gi --cores 30 --wait=10s", f"{stage.bin}/carve-sample-alloc"))
-    say(f"4 GiB requested; cuMemGetInfo reports a total of {greedy['total'] / GIB:.1f} GiB; {greedy['bytes'] / GIB:.2f} GiB "
-        "allocated in addition to its context, then CUDA_ERROR_OUT_OF_MEMORY; the process lives and ends by itself")
+    say(f"4 GiB requested; cuMemGetInfo reports a total of {greedy['total'] / GIB:.1f} GiB; "
+        f"{greedy['bytes'] / GIB:.2f} GiB allocated in addition to its context, then CUDA_ERROR_OUT_OF_MEMORY; the process lives and ends by itself")
     most = max(g["explicit_high_bytes"] for g in stage.truth("groups")["groups"] if "/run-" in g["cgroup"])
     neighbour_code, result, _ = finish(neighbour)
     hold("no byte above the limit", f"{most / GIB:.2f} of 4.00 GiB at the highest", most <= 4 * GIB)

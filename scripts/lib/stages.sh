@@ -42,11 +42,11 @@ run_ctest() {
 
 # ctest_stage PRESET TRIES SELECTION: runs all tests of build/PRESET that SELECTION (ctest's own flags) selects.
 #
-# TRIES is once, again, or three-times (every test). Tests in real time (shares, rings, real processes) can miss a bound when
-# another program takes the machine's two cores for a moment. `again` tries a failed test a second time. late_tries tries a
-# test that failed both times twice more at the end. At least half of a test's tries must pass; count_pass says what else a
-# repetition causes. Some findings fail the run regardless of repetitions: errors that the rings' independent checkers find
-# (RingTest.acquit), and every race that ThreadSanitizer reports.
+# TRIES is once, again, or three-times (every test). Tests in real time (shares, rings, real processes) can miss a bound
+# when another program takes the machine's two cores for a moment. `again` tries a failed test a second time. late_tries
+# tries a test that failed both times twice more at the end. At least half of a test's tries must pass; count_pass says
+# what else a repetition causes. Some findings fail the run regardless of repetitions: errors that the rings'
+# independent checkers find (RingTest.acquit), and every race that ThreadSanitizer reports.
 ctest_stage() {
   local preset=$1 mode=$2 selection=$3 report repeat state name reason key
   case "$mode" in
@@ -85,10 +85,10 @@ count_failure() {
   { say "the end of what $1: $2 printed"; echo "${outputs[$1$'\t'$2]:-}"; } >>"$last_words"
 }
 
-# count_pass PRESET NAME: counts a test that passed its last try. A test that needed more than one try is reported with its rate
-# and with its line in docs/flaky.md. A unit test that is not listed there is a defect and fails the run. Tests of real
-# processes (labels integration and thirdparty), of real time (alone) and of a real Kubernetes (cluster, and soak's rings) are
-# exempt.
+# count_pass PRESET NAME: counts a test that passed its last try. A test that needed more than one try is reported with
+# its rate and with its line in docs/flaky.md. A unit test that is not listed there is a defect and fails the run. Tests
+# of real processes (labels integration and thirdparty), of real time (alone) and of a real Kubernetes (cluster, and
+# soak's rings) are exempt.
 count_pass() {
   local key=$1$'\t'$2 line report
   if [ "${passes[$key]:-0}" -eq "${tries[$key]:-0}" ]; then passed=$((passed + 1)); return; fi
@@ -107,8 +107,8 @@ rate() {
   [ "${tries[$key]:-0}" -le 1 ] || echo ": passed ${passes[$key]:-0} of ${tries[$key]} tries"
 }
 
-# flaky_line NAME: prints "docs/flaky.md:LINE", the row whose first column is this test's name, or its beginning and a `*`;
-# prints nothing without such a row.
+# flaky_line NAME: prints "docs/flaky.md:LINE", the row whose first column is this test's name, or its beginning and a
+# `*`; prints nothing without such a row.
 flaky_line() {
   [ ! -f "$CARVE_ROOT/docs/flaky.md" ] ||
     awk -F'|' -v name="$1" 'split($2, cell, "`") == 3 && (cell[2] == name ||
@@ -123,10 +123,10 @@ waits_for_real_time() {
   (cd "$CARVE_ROOT/build/$1" && ctest -N -L '^(integration|thirdparty|alone|cluster)$') | sed -n 's/^ *Test *#[0-9]*: //p' | grep -Fxq -- "$2"
 }
 
-# late_tries: tries each test that failed both tries of `again` twice more after all other tests, alone on the machine. The
-# host of a virtual machine can take its processors away for minutes, and every try in that time fails. Both late tries must
-# pass, so that half of all tries passed. If there are more than most_late such tests the host is not the cause; they stay
-# failed.
+# late_tries: tries each test that failed both tries of `again` twice more after all other tests, alone on the machine.
+# The host of a virtual machine can take its processors away for minutes, and every try in that time fails. Both late
+# tries must pass, so that half of all tries passed. If there are more than most_late such tests the host is not the
+# cause; they stay failed.
 most_late=6
 late_tries() {
   local key preset name report state
@@ -159,8 +159,8 @@ bench_stage() {
   fi
 }
 
-# placing_stage: compares pods per second with the stock scheduler's, each on its own control plane; at 100 nodes the medians
-# of three turns. It needs a release build, so it is not a ctest test, and it is judged once.
+# placing_stage: compares pods per second with the stock scheduler's, each on its own control plane; at 100 nodes the
+# medians of three turns. It needs a release build, so it is not a ctest test, and it is judged once.
 placing_stage() {
   say "placing pods on 100 and on 1,000 simulated nodes, compared with the stock scheduler (release build, this machine)"
   local size
@@ -194,8 +194,8 @@ soak_record() {
   say "recorded in ${file#"$CARVE_ROOT"/}: commit it, and link it in docs/support.md"
 }
 
-# summary SECONDS: prints the closing lines; returns non-zero when a test failed or none ran. It repeats why a test failed,
-# so that the end of a log is enough to begin with.
+# summary SECONDS: prints the closing lines; returns non-zero when a test failed or none ran. It repeats why a test
+# failed, so that the end of a log is enough to begin with.
 summary() {
   late_tries
   echo

@@ -14,7 +14,8 @@ PLAIN = ("The operator who wants shares sets them. None of the pods waits; the n
 
 # Split, so that this file does not contain what it plants.
 PLANTED = ("the file is made a" "new", "Who" "ever calls", "to wh" "om it belongs", "it is no" "ne of ours",
-           "named in va" "in", "some 1" "0 ms", "class Wa" "ker {", "KnownP" "od pod;", '#include "app/control/turned_a' 'way.h"')
+           "named in va" "in", "some 1" "0 ms", "class Wa" "ker {", "KnownP" "od pod;",
+           '#include "app/control/turned_a' 'way.h"')
 
 
 class CheckWords(unittest.TestCase):
