@@ -162,7 +162,8 @@ def memory_limit(stage):
     pid = stage.pid_of(neighbour)
     code, greedy, _ = finish(stage.in_slice("--memory 4Gi --cores 30 --wait=10s", f"{stage.bin}/carve-sample-alloc"))
     say(f"4 GiB requested; cuMemGetInfo reports a total of {greedy['total'] / GIB:.1f} GiB; "
-        f"{greedy['bytes'] / GIB:.2f} GiB allocated in addition to its context, then CUDA_ERROR_OUT_OF_MEMORY; the process lives and ends by itself")
+        f"{greedy['bytes'] / GIB:.2f} GiB allocated in addition to its context, then CUDA_ERROR_OUT_OF_MEMORY; "
+        "the process lives and ends by itself")
     most = max(g["explicit_high_bytes"] for g in stage.truth("groups")["groups"] if "/run-" in g["cgroup"])
     neighbour_code, result, _ = finish(neighbour)
     hold("no byte above the limit", f"{most / GIB:.2f} of 4.00 GiB at the highest", most <= 4 * GIB)
