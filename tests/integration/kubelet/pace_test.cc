@@ -16,8 +16,8 @@ TEST_F(SlotsPace, AgentFirstKubeletLater) {
   EXPECT_LT(kubelet.list_after_start().count(), 1000);
 }
 
-/// The container of the pod crashes and restarts in a loop. A kubelet that restarts admits the pod again, and fails it if
-/// its slots are not in the list, and healthy, by then.
+/// The container of the pod crashes and restarts in a loop. A kubelet that restarts admits the pod again, and fails it
+/// if its slots are not in the list, and healthy, by then.
 TEST_F(SlotsPace, WorstOfTwentyKubeletRestartsUnderACrashLoop) {
   start_all();
   auto looping = pod("looping", "u-looping", {"main", "beside"});
