@@ -30,8 +30,8 @@ Result<Fd> Client::connect() const {
   }
 }
 
-/// `again`: the request changes nothing, or the next agent undoes what it changed, so it is repeated once when the agent
-/// ends before it answers.
+/// `again`: the request changes nothing, or the next agent undoes what it changed, so it is repeated once when the
+/// agent ends before it answers.
 Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseconds timeout, bool again) const {
   auto fd = connect();
   if (!fd && fd.error().code == Code::kDeadlineExceeded) {

@@ -122,8 +122,8 @@ TEST_F(PublisherTest, MadeOnceAndMadeAnewWhenDeletedOrEdited) {
   EXPECT_EQ(codec::parse_slice(kube.writes()[2].second)->devices.size(), 2U);
 }
 
-/// The garbage collector deletes what a Node owns that is gone. The Node of the same name that the kubelet registers next
-/// has another UID.
+/// The garbage collector deletes what a Node owns that is gone. The Node of the same name that the kubelet registers
+/// next has another UID.
 TEST_F(PublisherTest, TheSlicesOfARecreatedNodeBelongToTheNewNode) {
   publisher.replace({});
   ASSERT_TRUE(publisher.reconcile());
