@@ -136,6 +136,8 @@ TEST(ParseCores, TakesSharesOfACardAndWholeCards) {
   EXPECT_EQ(parse_cores("cores", "30%")->share, CoreShare(30));
   EXPECT_EQ(parse_cores("cores", "30")->whole_cards, 0u);
   EXPECT_EQ(parse_cores("cores", "100")->whole_cards, 1u);
+  ASSERT_TRUE(parse_cores("cores", "100%"));
+  EXPECT_EQ(parse_cores("cores", "100%")->whole_cards, 1u);
   EXPECT_EQ(parse_cores("cores", "200")->whole_cards, 2u);
   EXPECT_EQ(parse_cores("cores", "1600")->whole_cards, 16u);
   for (const std::string text : {"", "%", "0", "-1", "101", "150", "1700", "200%", "3.5", "abc",

@@ -123,6 +123,17 @@ TEST_F(CardHealthTest, ADriverThatIsAwayPutsItInDoubtAfterAWhile) {
   EXPECT_EQ(condition(), CardCondition::kHealthy);
 }
 
+/// The agent was restarted. A driver that recommends nothing shows a reset only by being away and back.
+TEST_F(CardHealthTest, AfterARestartAResetHasToBeSeenAsWell) {
+  card.restore({48}, built_in_xid_policy().row(48), now);
+  pass(7200, std::nullopt);
+  EXPECT_EQ(condition(), CardCondition::kUnhealthy);
+  now += seconds(1);
+  look(std::nullopt, false, false);
+  pass(1, std::nullopt);
+  EXPECT_EQ(condition(), CardCondition::kHealthy);
+}
+
 TEST_F(CardHealthTest, WhatNeedsAResetOutlivesTheProcess) {
   card.restore({48}, built_in_xid_policy().row(48), now);
   EXPECT_EQ(condition(), CardCondition::kUnhealthy);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/policy/policy.h"
+#include "core/policy/refusals.h"
 
 namespace carve {
 namespace {
@@ -173,6 +174,16 @@ TEST(Policy, AScoreRanksWhatIsLeftOfACardAndItsNeighbours) {
   EXPECT_LT(score(spread(), 4, 31, 1), score(spread(), 4, 30, 1));
   EXPECT_LT(score(spread(), 4, 30, 2), score(spread(), 4, 30, 1)) << "a neighbour more";
   EXPECT_GT(score(spread(), 4, 30, 4095), score(spread(), 4, 31, 0)) << "neighbours come after what is left";
+}
+
+TEST(Explain, NamesEveryReasonOnce) {
+  const Ledger ledger = ledger_of({card("a")});
+  const CardState& there = *ledger.find(CardId("GPU-a"));
+  const Request request = fraction(4, 30);
+  for (int kind = 0; kind <= static_cast<int>(Refusal::kNotNamed); ++kind) {
+    const std::string text = explain(request, {{&there, offer_of(there, request), static_cast<Refusal>(kind)}});
+    EXPECT_THAT(text, testing::StartsWith("1 card: ")) << kind;
+  }
 }
 
 }  // namespace
