@@ -97,12 +97,14 @@ TEST(LoaderCache, CapabilitiesAndGeneratorStay) {
   set<std::uint64_t>(&cache, 48 + 16, indexed);
   const auto name = static_cast<std::uint32_t>(cache.size());
   cache += std::string("x86-64-v3") + '\0';
+  const auto other_name = static_cast<std::uint32_t>(cache.size());
+  cache += std::string("x86-64-v4") + '\0';
   cache.append((4 - cache.size() % 4) % 4, '\0');
   const auto extension = static_cast<std::uint32_t>(cache.size());
   set<std::uint32_t>(&cache, 32, extension);
   const std::string generator = "ldconfig (test) 2.36";
-  const std::uint32_t words[] = {0xEAA42174, 2, 0, 0, extension + 44, static_cast<std::uint32_t>(generator.size()),
-                                 1,          0, extension + 40, 4,    name};
+  const std::uint32_t words[] = {0xEAA42174, 2, 0, 0, extension + 48, static_cast<std::uint32_t>(generator.size()),
+                                 1,          0, extension + 40, 8,    name, other_name};
   cache.append(reinterpret_cast<const char*>(words), sizeof words);
   cache += generator;
   const auto made = with_libraries(cache, {kCuda});
@@ -113,7 +115,8 @@ TEST(LoaderCache, CapabilitiesAndGeneratorStay) {
   EXPECT_EQ(at<std::uint64_t>(*made, 48 + 16), indexed);
   // Read once more: the name of the capability is found where the section says.
   EXPECT_EQ(*with_libraries(*made, {kCuda}), *made);
-  EXPECT_NE(made->find(std::string("x86-64-v3") + '\0'), std::string::npos);
+  for (const char* capability : {"x86-64-v3", "x86-64-v4"})
+    EXPECT_NE(made->find(std::string(capability) + '\0'), std::string::npos) << capability;
 }
 
 TEST(LoaderCache, WhatIsNoCacheIsRefused) {
