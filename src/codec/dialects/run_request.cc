@@ -73,7 +73,7 @@ Result<Request> amounts(const RunWords& words, const Parsed& parsed) {
   }
   if (!parsed.memory && !parsed.cores && !parsed.cards) {
     return fail(Code::kInvalidArgument,
-                "nothing is asked for: say memory (4Gi, 50%), cores (1 to 100) or cards (1 to 16)");
+                "nothing is requested: specify memory (4Gi, 50%), cores (1 to 100) or cards (1 to 16)");
   }
   const bool whole = !parsed.memory && (!parsed.cores || parsed.cores->share == CoreShare::whole());
   if (whole) {

@@ -41,7 +41,7 @@ TEST(RunRequest, NativeMeanings) {
 }
 
 TEST(RunRequest, AmbiguousOrEmptyWordsAreRefused) {
-  EXPECT_THAT(meaning({}), HasSubstr("nothing is asked for"));
+  EXPECT_THAT(meaning({}), HasSubstr("nothing is requested"));
   EXPECT_THAT(meaning(words("4Gi", "200")), HasSubstr("200 is 2 whole cards and stands alone"));
   EXPECT_THAT(meaning(words({}, "200", "2")), HasSubstr("stands alone"));
   EXPECT_THAT(meaning(words("4Gi", {}, {}, "burst")), HasSubstr("share class burst guarantees"));
@@ -77,7 +77,7 @@ TEST(RunRequest, ConstraintsAreTaken) {
   EXPECT_TRUE(request->constraints.exclusive);
   EXPECT_EQ(request->priority, PriorityClass::kOnline);
   w.cards = "3";
-  EXPECT_THAT(meaning(w), HasSubstr("2 named, but 3 cards are asked for"));
+  EXPECT_THAT(meaning(w), HasSubstr("2 named, but the request is for 3 cards"));
   w.cards = "1";
   w.card = {"GPU-1", "GPU-1"};
   EXPECT_THAT(meaning(w), HasSubstr("GPU-1 is named twice"));

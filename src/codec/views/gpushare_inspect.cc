@@ -83,7 +83,7 @@ std::string gpushare_inspect(const ClusterView& view, Bytes unit, std::string_vi
   json::object result;
   const bool missing = !node.empty() && rows.empty();
   result["nodes"] = std::move(rows);
-  if (missing) result["error"] = "node " + std::string(node.substr(0, 253)) + ": no card of ours on it";
+  if (missing) result["error"] = "node " + std::string(node.substr(0, 253)) + ": no card managed by Carve";
   return json::serialize(result);
 }
 

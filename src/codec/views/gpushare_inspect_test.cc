@@ -41,7 +41,7 @@ TEST(GpushareInspect, Golden) {
   EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), ""), R"({"nodes":[)" + node_1 + "," + node_2 + "]}");
   EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), "node-1"), R"({"nodes":[)" + node_1 + "]}");
   EXPECT_EQ(gpushare_inspect(view, Bytes::gib(1), "node"),
-            R"({"nodes":[],"error":"node node: no card of ours on it"})");
+            R"({"nodes":[],"error":"node node: no card managed by Carve"})");
 }
 
 TEST(GpushareInspect, WhatIsLeftIsNeverOverstated) {

@@ -59,7 +59,7 @@ Assembled assemble(NodeParts parts) {
       if (added) continue;
       // The same owner from two sources: the first one, the more certain, stands.
       result.conflicts.push_back({booking.owner, card, added.error().what});
-      close.emplace_back(card, fmt::format("closed: {} {} is decided for it and does not fit",
+      close.emplace_back(card, fmt::format("closed: {} {} was placed on it and does not fit",
                                            to_string(booking.owner.kind), booking.owner.uid));
     }
     if (booking.reserved) result.state.reserved.push_back(booking.owner);

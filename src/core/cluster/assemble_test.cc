@@ -62,7 +62,7 @@ TEST(Assemble, NothingMoreIsPutOnAClosedCard) {
   const auto placed = place(made.state.ledger, {}, request, kPolicies[0]);
   ASSERT_FALSE(placed);
   EXPECT_EQ(placed.error().code, Code::kResourceExhausted);
-  EXPECT_THAT(placed.error().what, HasSubstr("is decided for it and does not fit"));
+  EXPECT_THAT(placed.error().what, HasSubstr("was placed on it and does not fit"));
   EXPECT_EQ(made.state.ledger.add(booking("d", "GPU-0", 2).slices).error().code, Code::kUnavailable);
 }
 

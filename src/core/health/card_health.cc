@@ -21,7 +21,7 @@ const char* words_of(std::uint32_t recovery) {
     case 5:
       return "to recover IMEX";
     default:
-      return "an action that is not known here";
+      return "an action that Carve does not know";
   }
 }
 
@@ -114,7 +114,7 @@ Health CardHealth::health(Clock::Time now) const {
     return {false, bad_->row.action == XidAction::kReset ? name + "; it needs a reset" : name};
   }
   if (what == CardCondition::kLost)
-    return {false, look_->lost ? "lost, by the driver's word" : "lost: the driver does not list it any more"};
+    return {false, look_->lost ? "lost: the driver reports it as lost" : "lost: the driver does not list it any more"};
   if (!advice.empty()) return {false, advice};
   if (!away_why_.empty()) return {false, away_why_};
   return {false, "not seen yet: the driver has not answered since the agent started"};

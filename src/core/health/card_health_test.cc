@@ -104,7 +104,7 @@ TEST_F(CardHealthTest, WithoutAnyXidTheDriversWordIsEnough) {
   look(2);
   EXPECT_EQ(reason(), "the driver recommends a reboot of the node");
   look(0, true);
-  EXPECT_EQ(reason(), "lost, by the driver's word");
+  EXPECT_EQ(reason(), "lost: the driver reports it as lost");
   look(0, false, false);
   EXPECT_EQ(condition(), CardCondition::kLost);
   look();
@@ -180,7 +180,7 @@ TEST_F(CardHealthTest, EveryRecommendationHasItsWords) {
   }
   EXPECT_EQ(words.size(), 6U);
   look(77);
-  EXPECT_EQ(reason(), "the driver recommends an action that is not known here");
+  EXPECT_EQ(reason(), "the driver recommends an action that Carve does not know");
 }
 
 }  // namespace

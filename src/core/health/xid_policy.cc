@@ -58,7 +58,7 @@ constexpr std::array kMeanings = {
     Meaning{63, "memory row remapped"},
     Meaning{64, "memory row could not be remapped"},
     Meaning{74, "NVLink error"},
-    Meaning{78, "driver does not fit the host's"},
+    Meaning{78, "driver does not match the host's"},
     Meaning{79, "fallen off the bus"},
     Meaning{94, "contained ECC error"},
     Meaning{95, "uncontained ECC error"},

@@ -50,7 +50,7 @@ std::string exclusive_conflict(const std::vector<Slice>& slices) {
     for (const Slice& other : slices) {
       if (same_part(alone, other)) continue;
       if (other.owner != alone.owner || other.phase == alone.phase) {
-        return fmt::format("{}/{} has or wants it alone, beside {}/{}", alone.owner.uid, alone.part,
+        return fmt::format("{}/{} needs the card exclusively, but {}/{} is on it too", alone.owner.uid, alone.part,
                            other.owner.uid, other.part);
       }
     }

@@ -135,7 +135,7 @@ TEST(Ledger, ACardThatSomebodyHasAloneTakesNobodyElse) {
   ASSERT_TRUE(ledger.add({alone}));
   const auto refused = ledger.add({slice("y", "c", kA, 1, 1)});
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().what, HasSubstr("x/c has or wants it alone"));
+  EXPECT_THAT(refused.error().what, HasSubstr("x/c needs the card exclusively"));
   EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes(0));
   alone.owner.uid = "z";
   alone.card = kB;

@@ -59,7 +59,7 @@ TEST(Request, AWholeCardIsAllOfIt) {
       change(r);
     });
   };
-  const auto all = ElementsAre(HasSubstr("a whole card is all of its memory and compute, and exclusive"));
+  const auto all = ElementsAre(HasSubstr("a whole card takes 100% of its memory and compute 100, and is exclusive"));
   EXPECT_THAT(whole([](Request& r) { r.memory = MemoryAsk::of_percent(99); }), all);
   EXPECT_THAT(whole([](Request& r) { r.compute = CoreShare(99); }), all);
   EXPECT_THAT(whole([](Request& r) { r.constraints.exclusive = false; }), all);
@@ -76,7 +76,8 @@ TEST(Request, ConstraintsNameCardsAndModels) {
   };
   EXPECT_THAT(cards(2, {"GPU-1", "GPU-2"}), IsEmpty());
   EXPECT_THAT(cards(2, {"GPU-1", "GPU-2", "GPU-3"}), IsEmpty());
-  EXPECT_THAT(cards(2, {"GPU-1"}), ElementsAre("card: 1 named, but 2 cards are asked for; name at least 2 or none"));
+  EXPECT_THAT(cards(2, {"GPU-1"}),
+              ElementsAre("card: 1 named, but the request is for 2 cards; name at least 2 or none"));
   EXPECT_THAT(cards(1, {"GPU-1", "GPU-1"}), ElementsAre("card: GPU-1 is named twice"));
   EXPECT_THAT(cards(1, {"GPU 1"}), ElementsAre(HasSubstr("card: a UUID has")));
   const auto model = [](const std::string& name) { return wrong([&](Request& r) { r.constraints.model = name; }); };
@@ -200,16 +201,17 @@ TEST(Record, IsLegalUpToItsLimits) {
 TEST(Record, EveryMistakeIsNamed) {
   EXPECT_THAT(wrong_with([](Record& r) { r.owner.uid = ""; }), ElementsAre(HasSubstr("owner: uid: ")));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].part = "a b"; }), ElementsAre(HasSubstr("part: 1 to 253")));
-  EXPECT_THAT(wrong_with([](Record& r) { r.parts.push_back(r.parts[0]); }), ElementsAre("part c: twice"));
+  EXPECT_THAT(wrong_with([](Record& r) { r.parts.push_back(r.parts[0]); }), ElementsAre("part c: named twice"));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].dialect = ""; }), ElementsAre(HasSubstr("part c: dialect: ")));
-  EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].whole = true; }), ElementsAre("part c: a whole card is exclusive"));
+  EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].whole = true; }),
+              ElementsAre("part c: a whole card must be exclusive"));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].whole = r.parts[0].exclusive = true; }), IsEmpty());
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards.push_back(r.parts[0].cards[0]); }),
               ElementsAre("part c: card GPU-1 is named twice"));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards[0].card = CardId(); }),
               ElementsAre(HasSubstr("part c: uuid: ")));
   EXPECT_THAT(wrong_with([](Record& r) { r.parts[0].cards[0].memory = Bytes(); }),
-              ElementsAre("part c, card GPU-1: 0 bytes of memory is not legal"));
+              ElementsAre("part c, card GPU-1: memory of 0 bytes is not legal; at least 1 byte is"));
 }
 
 TEST(Record, OfSlicesIsOfOneOwnerAndPartsOfOneClass) {

@@ -11,47 +11,47 @@
 
 namespace carve {
 
-/// What keeps a pod from a node, as a class to count by; the sentence for a person is place()'s error.
+/// Why a pod does not fit on a node, as a class for counting. The error of place() is the sentence for users.
 enum class Hindrance : std::uint8_t {
-  kMemory,             // too little is free
-  kCompute,            // too little is free
-  kHeldAlone,          // somebody has the card alone
-  kNotEmpty,           // the pod wants the card alone
+  kMemory,             // too little free memory
+  kCompute,            // too little free compute
+  kHeldAlone,          // another owner holds the card exclusively
+  kNotEmpty,           // the pod requests the card exclusively, and it has slices
   kUnhealthy,
-  kCardClosed,         // nothing new is put there
-  kTooSmall,           // the card's whole memory is less
-  kModel,              // another model
+  kCardClosed,         // takes no new slice
+  kTooSmall,           // the card's total memory is too small
+  kModel,              // another model is requested
   kNotNamed,           // the pod names other cards
-  kTooFew,             // cards: fewer than it wants, or enough for each container and not for all
-  kNoCard,             // none of ours on the node
+  kTooFew,             // fewer cards than requested, or enough for each container but not for all together
+  kNoCard,             // the node has no card managed by Carve
   kAgentLeaving,       // the node is closed for a while
   kConflictingPlugin,  // the node is closed to the pod's dialect
 };
 inline constexpr std::size_t kHindrances = 13;
 
-/// A word for each: label values of metrics.
+/// One word for each: label values of metrics.
 inline constexpr std::array<std::string_view, kHindrances> kHindranceWords = {
     "memory",    "compute", "held_alone", "not_empty", "unhealthy",     "card_closed",       "too_small",
     "model",     "not_named", "too_few",  "no_card",   "agent_leaving", "conflicting_plugin"};
 
-/// The same for a person, of a node, where there are too many of them to say how much is missing on each.
+/// A short text for each, about a node. It is used where there are too many nodes to report the missing amounts.
 inline constexpr std::array<std::string_view, kHindrances> kHindranceTexts = {
-    "no card has as much memory free",
-    "no card has as much compute free",
-    "its cards are each held alone",
+    "no card has enough free memory",
+    "no card has enough free compute",
+    "each of its cards is held exclusively",
     "no card is empty",
     "its cards are unhealthy",
-    "nothing new is put on its cards",
-    "its cards have less memory",
+    "its cards are closed to new slices",
+    "its cards are smaller than the requested memory",
     "its cards are of another model",
     "the pod names other cards",
     "too few cards are free",
-    "no card of ours on it",
+    "no card managed by Carve",
     "its agent is being replaced",
-    "another device plugin serves what the pod asks for"};
+    "another device plugin serves the resource that the pod requests"};
 
-/// What keeps a pod, for which place_pod() finds no room, from these cards: of the first container that too few cards
-/// serve by themselves, the reason of the card that comes nearest.
+/// Why place_pod() finds no room for a pod on these cards. For the first container that too few cards serve by
+/// themselves, it is the reason of the card that comes nearest to serving it.
 ///   cost    O(cards × containers)
 [[nodiscard]] Hindrance hindrance_on(const Ledger& ledger, const std::vector<PartRequest>& parts);
 

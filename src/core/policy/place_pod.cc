@@ -76,7 +76,7 @@ Result<Request> sum_of(const std::vector<const PartRequest*>& group) {
   const std::uint32_t cores = std::max(compute[0], compute[1]);
   if (cores > 100) {
     return fail(Code::kFailedPrecondition,
-                fmt::format("together they ask for compute {} of a card", cores));
+                fmt::format("together they request compute {}; a card has 100", cores));
   }
   all.compute = CoreShare(cores);
   return all;
@@ -186,7 +186,7 @@ Error no_room(const Ledger& ledger, const std::vector<PartRequest>& parts, const
 Result<std::vector<Slice>> place_pod(const Ledger& ledger, const LinkMatrix& links,
                                      const Owner& owner, const std::vector<PartRequest>& parts,
                                      const PolicyRow& policy) {
-  if (parts.empty()) return fail(Code::kInvalidArgument, "nothing is asked for");
+  if (parts.empty()) return fail(Code::kInvalidArgument, "nothing is requested");
   std::set<std::string> names;
   for (const PartRequest& part : parts) {
     if (!names.insert(part.part).second)

@@ -67,16 +67,16 @@ TEST(PlacePod, TooFewWholeCardsAreCountedForAllParts) {
     return placed ? "fits" : placed.error().what;
   };
   EXPECT_EQ(refusal(0), "fits");
-  EXPECT_EQ(refusal(1), "needs 4 whole cards, 3 are free: 1 card: somebody has it alone");
-  EXPECT_EQ(refusal(2), "needs 4 whole cards, 2 are free: 2 cards: somebody has it alone");
-  EXPECT_EQ(refusal(3), "needs 4 whole cards, 1 is free: 3 cards: somebody has it alone");
-  EXPECT_EQ(refusal(4), "needs 4 whole cards, 0 are free: 4 cards: somebody has it alone");
+  EXPECT_EQ(refusal(1), "needs 4 whole cards, 3 are free: 1 card: held exclusively");
+  EXPECT_EQ(refusal(2), "needs 4 whole cards, 2 are free: 2 cards: held exclusively");
+  EXPECT_EQ(refusal(3), "needs 4 whole cards, 1 is free: 3 cards: held exclusively");
+  EXPECT_EQ(refusal(4), "needs 4 whole cards, 0 are free: 4 cards: held exclusively");
   Ledger shared = machine(4);
   ASSERT_TRUE(shared.add({Slice{{OwnerKind::kPod, "o"}, "x", CardId("GPU-0"), Bytes::gib(1), CoreShare(1)}}));
   EXPECT_EQ(place_on(shared, four).error().what,
-            "needs 4 whole cards, 3 are free: 1 card: not empty, but wanted alone");
+            "needs 4 whole cards, 3 are free: 1 card: not empty, but the request is exclusive");
   EXPECT_EQ(place_on(shared, {{"i", Phase::kInit, whole_cards(4)}, {"a", Phase::kRun, whole_cards(1)}}).error().what,
-            "needs 4 whole cards, 3 are free: 1 card: not empty, but wanted alone")
+            "needs 4 whole cards, 3 are free: 1 card: not empty, but the request is exclusive")
       << "the larger of both, not the sum";
   EXPECT_THAT(place_on(shared, {{"a", Phase::kRun, whole_cards(4)}, part("b", 1, 1)}).error().what,
               HasSubstr("part a: no room for 4 whole cards: 3 of 4 cards fit"))
@@ -240,7 +240,7 @@ TEST(PlacePod, AGroupsComputeIsAddedUp) {
   ASSERT_TRUE(placed) << placed.error().what;
   EXPECT_EQ((*placed)[1].compute, CoreShare(50));
   EXPECT_THAT(place_on(machine(1), {computing("a", 50), computing("b", 51)}).error().what,
-              HasSubstr("together they ask for compute 101 of a card"));
+              HasSubstr("together they request compute 101; a card has 100"));
   EXPECT_TRUE(
       place_on(machine(1), {computing("i", 100, Phase::kInit), computing("j", 90, Phase::kInit), computing("a", 40)}))
       << "init parts run one after the other";

@@ -82,7 +82,7 @@ TEST(Place, WhatNeverFitsIsToldApartFromWhatDoesNotFitNow) {
   auto never = place(ledger, {}, fraction(20, 30), binpack());
   ASSERT_FALSE(never);
   EXPECT_EQ(never.error().code, Code::kFailedPrecondition);
-  EXPECT_THAT(never.error().what, HasSubstr("all of its memory is 16 GiB < 20 GiB"));
+  EXPECT_THAT(never.error().what, HasSubstr("total memory 16 GiB < 20 GiB"));
   never = place(ledger, {}, whole_cards(2), binpack());
   ASSERT_FALSE(never);
   EXPECT_EQ(never.error().code, Code::kFailedPrecondition);
@@ -102,8 +102,8 @@ TEST(Place, AWholeCardNeedsAnEmptyOneAndThenTakesAll) {
   hold(ledger, "y", whole_cards(1), "b");
   const auto placed = place(ledger, {}, whole_cards(1), binpack());
   ASSERT_FALSE(placed);
-  EXPECT_THAT(placed.error().what, HasSubstr("1 card: somebody has it alone"));
-  EXPECT_THAT(placed.error().what, HasSubstr("1 card: not empty, but wanted alone"));
+  EXPECT_THAT(placed.error().what, HasSubstr("1 card: held exclusively"));
+  EXPECT_THAT(placed.error().what, HasSubstr("1 card: not empty, but the request is exclusive"));
 }
 
 TEST(Place, NamedCardsAreTheOnlyOnesAndAbsentOnesAreSaid) {
@@ -152,7 +152,7 @@ TEST(Place, PercentIsTakenOfEachCard) {
 TEST(Policy, AnUnknownNameIsRefusedWithTheNamesThereAre) {
   const auto row = policy_named("random");
   ASSERT_FALSE(row);
-  EXPECT_EQ(row.error().what, "policy: \"random\" is none; legal are binpack, spread");
+  EXPECT_EQ(row.error().what, "policy: \"random\" is unknown; legal values: binpack, spread");
 }
 
 TEST(Policy, AnUnknownNameIsQuotedUpToALimit) {

@@ -275,8 +275,8 @@ class Dialects(ControlTest):
         third = self.create(asking(self.name(), whole, containers=2))
         said = " ".join(wait_for("why it waits", 30,
                                  lambda: [m for m in self.messages(third) if "nodes are available" in m]))
-        self.assertIn("needs 4 whole cards, 0 are free: 4 cards: somebody has it alone", said)
-        self.assertIn("needs 4 whole cards, 2 are free: 2 cards: somebody has it alone", said)
+        self.assertIn("needs 4 whole cards, 0 are free: 4 cards: held exclusively", said)
+        self.assertIn("needs 4 whole cards, 2 are free: 2 cards: held exclusively", said)
         self.assertEqual(self.phase(third["metadata"]["name"]), "Pending")
         self.assertIn("none of 2 nodes", self.view("explain", third["metadata"]["name"]))
 
