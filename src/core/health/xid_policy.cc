@@ -13,8 +13,8 @@ struct Range {
   XidAction action;
 };
 
-// Later rows win. NVLink errors (74, 144-150) take the whole card out of service: that only the links between cards
-// are to be avoided is not told apart yet.
+// Later rows win. NVLink errors (74, 144-150) take the whole card out of service: Carve cannot yet avoid only the links
+// between cards.
 constexpr std::array kRanges = {
     Range{8, 8, XidAction::kApplication},      Range{11, 11, XidAction::kApplication},
     Range{13, 13, XidAction::kApplication},    Range{25, 25, XidAction::kApplication},

@@ -28,7 +28,7 @@ void check_amounts(const Request& request, std::vector<Error>& errors) {
                             request.compute.hundredths()));
   }
   if (request.compute == CoreShare() && request.share != ShareClass::kBestEffort) {
-    add_invalid(errors, fmt::format("cores: share class {} guarantees compute, so say how much (1 to 100), "
+    add_invalid(errors, fmt::format("cores: share class {} guarantees compute; specify 1 to 100 hundredths, "
                             "or use besteffort",
                             to_string(request.share)));
   }
@@ -42,8 +42,8 @@ void check_whole(const Request& request, std::vector<Error>& errors) {
   }
   if (request.share == ShareClass::kBestEffort) {
     add_invalid(errors,
-        "share: besteffort guarantees nothing, a whole card everything; "
-        "ask for one of the two");
+        "share: besteffort guarantees nothing and a whole card guarantees everything; "
+        "request only one of them");
   }
 }
 

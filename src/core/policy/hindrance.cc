@@ -7,7 +7,7 @@
 
 namespace carve {
 
-// The reasons of cards come first, in their own order.
+// The reasons of cards come first and in the same order, so that a Refusal converts to a Hindrance.
 static_assert(static_cast<int>(Hindrance::kMemory) == static_cast<int>(Refusal::kMemory));
 static_assert(static_cast<int>(Hindrance::kHeldAlone) == static_cast<int>(Refusal::kHeldAlone));
 static_assert(static_cast<int>(Hindrance::kCardClosed) == static_cast<int>(Refusal::kClosed));

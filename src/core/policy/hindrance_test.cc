@@ -24,7 +24,7 @@ class HindranceTest : public testing::Test {
     EXPECT_TRUE(ledger.add({Slice{{OwnerKind::kPod, "o" + card}, "c", CardId(card), Bytes::gib(gib),
                                   CoreShare(compute)}}));
   }
-  /// Where there is no room at all, as the caller has found before.
+  /// For pods without room, as the caller has established.
   Hindrance of(const std::vector<Request>& requests) {
     std::vector<PartRequest> parts;
     for (const auto& one : requests) parts.push_back({"c" + std::to_string(parts.size()), Phase::kRun, one});
@@ -40,7 +40,7 @@ class HindranceTest : public testing::Test {
   Ledger ledger;
 };
 
-TEST_F(HindranceTest, IsTheOneOfTheCardThatComesNearest) {
+TEST_F(HindranceTest, IsTheReasonOfTheCardThatComesNearest) {
   hold("GPU-0", 14, 95);
   hold("GPU-1", 1, 95);
   EXPECT_EQ(of({asks(4)}), Hindrance::kMemory) << "one lacks memory, the other compute";
@@ -57,7 +57,7 @@ TEST_F(HindranceTest, IsTheOneOfTheCardThatComesNearest) {
   EXPECT_EQ(of({asks(1)}), Hindrance::kUnhealthy);
 }
 
-TEST_F(HindranceTest, AShareOfWhichACardHasNotOneByteIsTooLarge) {
+TEST_F(HindranceTest, APercentageOfLessThanOneByteIsTooLarge) {
   Ledger small;
   Card card;
   card.id = CardId("GPU-0");
@@ -74,19 +74,19 @@ TEST_F(HindranceTest, AShareOfWhichACardHasNotOneByteIsTooLarge) {
   EXPECT_EQ(hindrance_on(small, {{"c", Phase::kRun, request}}), Hindrance::kTooSmall);
 }
 
-TEST_F(HindranceTest, CountsCardsWhereNoneOfThemIsInTheWay) {
+TEST_F(HindranceTest, IsTooFewWhereNoCardIsRefused) {
   EXPECT_EQ(of({whole_cards(3)}), Hindrance::kTooFew);
   EXPECT_EQ(of({whole_cards(1), whole_cards(2)}), Hindrance::kTooFew) << "enough for each, not for both";
   EXPECT_EQ(hindrance_on({}, {{"c", Phase::kRun, asks(1)}}), Hindrance::kTooFew);
 }
 
-TEST_F(HindranceTest, IsOfTheContainerThatFindsNone) {
+TEST_F(HindranceTest, IsTheReasonOfTheContainerWithoutACard) {
   hold("GPU-0", 1);
   hold("GPU-1", 1);
   EXPECT_EQ(of({asks(1), whole_cards(1)}), Hindrance::kNotEmpty);
 }
 
-TEST(HindranceWords, AreOneForEach) {
+TEST(HindranceWords, ExistForEachReason) {
   EXPECT_EQ(std::set(kHindranceWords.begin(), kHindranceWords.end()).size(), kHindrances);
   EXPECT_EQ(static_cast<std::size_t>(Hindrance::kConflictingPlugin) + 1, kHindrances);
   EXPECT_EQ(kHindranceWords[static_cast<std::size_t>(Hindrance::kTooFew)], "too_few");

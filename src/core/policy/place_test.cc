@@ -63,7 +63,7 @@ TEST(Place, TiesGoToTheLowerUuid) {
   EXPECT_EQ(chosen(place(ledger, {}, fraction(4, 30), spread())), "GPU-a");
 }
 
-TEST(Place, ARefusalIsGroupedAndSaysTheNumbers) {
+TEST(Place, ARefusalIsGroupedAndHasTheNumbers) {
   Ledger ledger = ledger_of({card("a"), card("b"), card("c", 80, "NVIDIA A100")});
   hold(ledger, "x", fraction(14, 10), "a");
   hold(ledger, "y", fraction(13, 10), "b");
@@ -77,7 +77,7 @@ TEST(Place, ARefusalIsGroupedAndSaysTheNumbers) {
             "1 card: no t4");
 }
 
-TEST(Place, WhatNeverFitsIsToldApartFromWhatDoesNotFitNow) {
+TEST(Place, DistinguishesNeverFromNotNow) {
   Ledger ledger = ledger_of({card("a")});
   auto never = place(ledger, {}, fraction(20, 30), binpack());
   ASSERT_FALSE(never);
@@ -95,7 +95,7 @@ TEST(Place, WhatNeverFitsIsToldApartFromWhatDoesNotFitNow) {
   EXPECT_THAT(place({}, {}, fraction(1, 1), binpack()).error().what, HasSubstr("has no card"));
 }
 
-TEST(Place, AWholeCardNeedsAnEmptyOneAndThenTakesAll) {
+TEST(Place, AWholeCardNeedsAnEmptyCardAndTakesAllOfIt) {
   Ledger ledger = ledger_of({card("a"), card("b")});
   hold(ledger, "x", fraction(1, 0), "a");
   EXPECT_EQ(chosen(place(ledger, {}, whole_cards(1), binpack())), "GPU-b");
@@ -106,7 +106,7 @@ TEST(Place, AWholeCardNeedsAnEmptyOneAndThenTakesAll) {
   EXPECT_THAT(placed.error().what, HasSubstr("1 card: not empty, but the request is exclusive"));
 }
 
-TEST(Place, NamedCardsAreTheOnlyOnesAndAbsentOnesAreSaid) {
+TEST(Place, OnlyNamedCardsAreUsedAndMissingOnesAreReported) {
   const Ledger ledger = ledger_of({card("a"), card("b")});
   Request request = fraction(4, 30);
   request.constraints.cards = {CardId("GPU-b")};
@@ -116,7 +116,7 @@ TEST(Place, NamedCardsAreTheOnlyOnesAndAbsentOnesAreSaid) {
               HasSubstr("not on this machine: GPU-z"));
 }
 
-TEST(Place, UnhealthyCardsAreLeftOutUntilTheyHeal) {
+TEST(Place, UnhealthyCardsAreLeftOutUntilTheyRecover) {
   Ledger ledger = ledger_of({card("a")});
   ASSERT_TRUE(ledger.set_health(CardId("GPU-a"), Health{false, "XID 79"}));
   const auto placed = place(ledger, {}, fraction(4, 30), binpack());
@@ -149,7 +149,7 @@ TEST(Place, PercentIsTakenOfEachCard) {
   EXPECT_EQ((*placed)[1].memory, Bytes::gib(20));
 }
 
-TEST(Policy, AnUnknownNameIsRefusedWithTheNamesThereAre) {
+TEST(Policy, AnUnknownNameIsRefusedWithTheListOfNames) {
   const auto row = policy_named("random");
   ASSERT_FALSE(row);
   EXPECT_EQ(row.error().what, "policy: \"random\" is unknown; legal values: binpack, spread");
@@ -171,8 +171,8 @@ TEST(Policy, AScoreRanksWhatIsLeftOfACardAndItsNeighbours) {
   EXPECT_EQ(score(binpack(), 4, 30, 2), score(binpack(), 4, 30, 1));
   EXPECT_LT(score(spread(), 5, 30, 1), score(spread(), 4, 30, 1));
   EXPECT_LT(score(spread(), 4, 31, 1), score(spread(), 4, 30, 1));
-  EXPECT_LT(score(spread(), 4, 30, 2), score(spread(), 4, 30, 1)) << "a neighbour more";
-  EXPECT_GT(score(spread(), 4, 30, 4095), score(spread(), 4, 31, 0)) << "neighbours come after what is left";
+  EXPECT_LT(score(spread(), 4, 30, 2), score(spread(), 4, 30, 1)) << "one more neighbour";
+  EXPECT_GT(score(spread(), 4, 30, 4095), score(spread(), 4, 31, 0)) << "neighbours count less than the leftover";
 }
 
 }  // namespace

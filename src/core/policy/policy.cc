@@ -13,7 +13,7 @@ std::int64_t score_binpack(const CardState& card, const Offer& offer) {
 }
 
 std::int64_t score_spread(const CardState& card, const Offer& offer) {
-  // Owners that took no compute guarantee leave it free on paper only: fewer of them is better.
+  // Owners without a compute guarantee leave compute free only in the ledger: fewer owners are better.
   return left_after(card, offer) * kOwnersAtMost - static_cast<std::int64_t>(card.use.owners);
 }
 

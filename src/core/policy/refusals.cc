@@ -12,7 +12,7 @@ bool is_named(const Request& request, const CardId& card) {
   return named.empty() || std::find(named.begin(), named.end(), card) != named.end();
 }
 
-/// What the cards of one group have in common; `best` is the one that came nearest.
+/// The common text for the cards of one group; `best` is the card that came nearest to serving the request.
 std::string reason(Refusal why, const Request& request, const RefusedCard& best) {
   const CardState& card = *best.card;
   switch (why) {

@@ -7,7 +7,7 @@
 namespace carve {
 namespace {
 
-/// Takes the scope's word for what nobody more specific has spoken of.
+/// Fills in the policies that no more specific scope has set.
 void hear(const PolicyChoice& choice, PolicyScope scope, Policies* policies) {
   if (policies->node == nullptr && choice.node != nullptr) {
     policies->node = choice.node;
