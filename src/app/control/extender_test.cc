@@ -69,7 +69,7 @@ TEST_F(ExtenderTest, OneCallNamesTheEnginesChoiceAlone) {
             R"("full":"no room for 3 GiB, besteffort: 1 card: largest free slice 1 GiB < 3 GiB",)"
             R"("other":"no card managed by Carve"},"Error":""})")
       << "kube-scheduler looks for no victims of its own";
-  EXPECT_THAT(extender_.choose("{"), HasSubstr("no JSON"));
+  EXPECT_THAT(extender_.choose("{"), HasSubstr("not JSON"));
 }
 
 // Its victims are going: of a node that is hopeless kube-scheduler would take the name away.
@@ -308,7 +308,7 @@ TEST_F(Burst, WhoHasComeIsCountedOnce) {
 }
 
 TEST_F(ExtenderTest, NonsenseIsAnError) {
-  EXPECT_THAT(extender_.filter("{"), HasSubstr("no JSON"));
+  EXPECT_THAT(extender_.filter("{"), HasSubstr("not JSON"));
   EXPECT_THAT(extender_.filter(call(R"("aliyun.com/gpu-mem":"10G")", all_)),
               HasSubstr(R"(\"10G\" is 10000000000 GiB)"));
   EXPECT_EQ(extender_.prioritize("{"), "[]");

@@ -294,7 +294,7 @@ TEST_F(DraDoorTest, WhatCannotBeHonouredIsRefused) {
       {claim("u-1", result("g", name(0), R"({"memory":"4Gi","cores":"130"})")),
        "legal are 1 to 100"},
       {claim("u-1", result("g", name(0), R"({"memory":"-4Gi"})")), "consumedCapacity.memory"},
-      {"{", "no JSON"},
+      {"{", "not JSON"},
   };
   for (const auto& [object, why] : cases) {
     kube.put(kPath, object);

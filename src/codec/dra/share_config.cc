@@ -37,7 +37,7 @@ Result<ShareConfig> parse_share_config(std::string_view text) {
   options.max_depth = 4;
   json::error_code error;
   const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return fail(Code::kInvalidArgument, "ShareConfig: no JSON: " + error.message());
+  if (error) return fail(Code::kInvalidArgument, "ShareConfig: not JSON: " + error.message());
   const auto* object = value.if_object();
   if (object == nullptr) return fail(Code::kInvalidArgument, "ShareConfig: no object");
   const auto* version = object->if_contains("apiVersion");

@@ -94,7 +94,7 @@ Result<KnownCards> parse_known_cards(std::string_view text) {
   options.max_depth = 8;
   json::error_code error;
   const json::value value = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return broken("no JSON: " + error.message());
+  if (error) return broken("not JSON: " + error.message());
   const auto* object = value.if_object();
   if (object == nullptr) return broken("no object");
   CARVE_TRY(const auto version, number_of(*object, "version", 1, std::numeric_limits<int>::max()));

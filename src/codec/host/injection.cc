@@ -50,7 +50,7 @@ bool is_plain(const std::string& text) {
 Result<Injection> parse_injection(std::string_view cdi_spec) {
   json::error_code error;
   const auto value = json::parse(json::string_view(cdi_spec.data(), cdi_spec.size()), error);
-  if (error) return fail(Code::kInvalidArgument, "container device: no JSON: " + error.message());
+  if (error) return fail(Code::kInvalidArgument, "container device: not JSON: " + error.message());
   const auto& devices = json_read::list(value, "devices");
   if (devices.empty()) return fail(Code::kInvalidArgument, "container device: the file names none");
   Injection injection;
