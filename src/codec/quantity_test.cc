@@ -121,7 +121,7 @@ TEST(ParseMemory, TakesAPercentageOfTheCardToo) {
     const auto parsed = parse_memory("memory", text);
     ASSERT_FALSE(parsed) << text << ": a unit was left out";
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
-    EXPECT_NE(parsed.error().what.find(std::string("write the unit; legal are ") + text + "Gi"), std::string::npos)
+    EXPECT_NE(parsed.error().what.find(std::string("write the unit; legal: ") + text + "Gi"), std::string::npos)
         << parsed.error().what;
   }
   for (const std::string text : {"0%", "101%", "%", "1.5%", "-1%", "50 %"}) {
@@ -144,7 +144,7 @@ TEST(ParseCores, TakesSharesOfACardAndWholeCards) {
     ASSERT_FALSE(parsed) << text;
     EXPECT_EQ(parsed.error().code, Code::kInvalidArgument);
     EXPECT_THAT(parsed.error().what, HasSubstr("1 to 100 hundredths of each card")) << text;
-    EXPECT_THAT(parsed.error().what, HasSubstr("or 200, 300, … 1600 for that many hundredths")) << text;
+    EXPECT_THAT(parsed.error().what, HasSubstr("or 200, 300, … 1600 for whole cards")) << text;
   }
 }
 
@@ -179,11 +179,11 @@ TEST(ParseAmount, ReadsWhatTheApiServerMakesOfANumber) {
     EXPECT_EQ(*parsed, count) << text;
   }
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
-           {"10G", "a/b: \"10G\" is 10000000000 MiB, out of range; legal are 1 to 5000 MiB"},
-           {"5500m", "\"5500m\" is not a whole number; legal are 1 to 5000 MiB"},
+           {"10G", "a/b: \"10G\" is 10000000000 MiB, out of range; legal: 1 to 5000 MiB"},
+           {"5500m", "\"5500m\" is not a whole number; legal: 1 to 5000 MiB"},
            {"5.5", "not a whole number"},
            {"1.0001k", "not a whole number"},
-           {"4GB", "\"4GB\" is no number of MiB"},
+           {"4GB", "\"4GB\" is not a number of MiB"},
            {"99Ei", "out of range"},
            {"99999999999999999999", "out of range"},
            {"0k", "is 0 MiB, out of range"},

@@ -90,8 +90,8 @@ TEST(Record, GoldenTextsAreWrittenAndReadToTheByte) {
 
 TEST(Record, WhatIsNotARecordIsRefusedWithAReason) {
   const std::map<std::string, std::string> reasons = {
-      {"newer_version", "version 2 is not known here; this build reads 1"},
-      {"older_version", "version 0 is not known here"},
+      {"newer_version", "version 2 is unknown; this build reads 1"},
+      {"older_version", "version 0 is unknown"},
       {"no_version", "has no version v"},
       {"unknown_member", "the record has a member that this version does not know"},
       {"repeated_member", "is not in canonical form"},

@@ -202,7 +202,7 @@ TEST_F(DraDoorTest, AWrongConfigurationIsRefusedAndSaysWhose) {
   const auto got = prepare();
   ASSERT_FALSE(got);
   EXPECT_THAT(got.error().what, HasSubstr("from the DeviceClass"));
-  EXPECT_THAT(got.error().what, HasSubstr("\"turbo\" is no class"));
+  EXPECT_THAT(got.error().what, HasSubstr("\"turbo\" is not a class"));
 }
 
 TEST_F(DraDoorTest, HalfAClaimIsTakenBack) {

@@ -56,7 +56,7 @@ TEST(Dialects, GpushareSpreadsOverTheCardsOfItsLabel) {
   EXPECT_EQ(meaning(many), "c=2 cards × (4 GiB, besteffort)");
   many.containers[0].limits["aliyun.com/gpu-mem"] = "9";
   EXPECT_EQ(meaning(many),
-            "container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal are "
+            "container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal: "
             "multiples of 2");
 }
 
@@ -79,7 +79,7 @@ TEST(Dialects, EveryContainerIsReadForItself) {
 
 TEST(Dialects, NonsenseIsRefusedWithFieldValueUnitAndWhatIsLegal) {
   EXPECT_EQ(meaning(pod({{"aliyun.com/gpu-mem", "10G"}})),
-            "container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal are 1 to "
+            "container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal: 1 to "
             "4096 GiB");
   EXPECT_THAT(meaning(pod({{"aliyun.com/gpu-mem", "5500m"}})), HasSubstr("is not a whole number"))
       << "what the API server makes of 5.5";
@@ -88,21 +88,21 @@ TEST(Dialects, NonsenseIsRefusedWithFieldValueUnitAndWhatIsLegal) {
   EXPECT_THAT(meaning(pod({{"elasticgpu.io/gpu-core", "150"}})), HasSubstr("150"));
   EXPECT_THAT(
       meaning(pod({{"elasticgpu.io/gpu-core", "200"}, {"elasticgpu.io/gpu-memory", "4096"}})),
-      HasSubstr("stands alone"));
+      HasSubstr("cannot be combined"));
   EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "17"}})), HasSubstr("1 to 16 whole cards"));
   EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "-1"}})), HasSubstr("nvidia.com/gpu"));
   EXPECT_THAT(meaning(pod({{"nvidia.com/gpu", "1"}, {"aliyun.com/gpu-mem", "3"}})),
-              HasSubstr("one spelling"));
+              HasSubstr("one dialect"));
 }
 
 TEST(Dialects, RequestsAloneAndRequestsThatDifferAreRefused) {
   PodAsk one = of({"c", ContainerKind::kMain, {{"nvidia.com/gpu", "1"}}, {}});
   EXPECT_EQ(meaning(one),
-            "container c: nvidia.com/gpu: \"1\" stands in requests only; write it in limits "
+            "container c: nvidia.com/gpu: \"1\" is set only in requests; set it in limits "
             "(requests may repeat it)");
   one.containers[0].limits["nvidia.com/gpu"] = "2";
   EXPECT_EQ(meaning(one),
-            "container c: nvidia.com/gpu: requests say \"1\", limits \"2\"; they have to be equal");
+            "container c: nvidia.com/gpu: requests has \"1\", limits has \"2\"; they must be equal");
   PodAsk twice = of({"c", ContainerKind::kMain, {{"aliyun.com/gpu-mem", "1024"}}, {{"aliyun.com/gpu-mem", "1Ki"}}});
   EXPECT_EQ(meaning(twice), "c=1 TiB, besteffort") << "equal is what is equal, not what is spelled the same";
   one.containers[0].requests["nvidia.com/gpu"] = "2";
@@ -120,9 +120,9 @@ TEST(Dialects, PreferencesAreAnnotationsWithKnownWords) {
   one.annotations = {{"elasticgpu.io/share-class", "most"},
                      {"elasticgpu.io/priority-class", "first"}};
   EXPECT_EQ(meaning(one),
-            "container c: elasticgpu.io/share-class: \"most\" is no class; legal are fixed, burst "
+            "container c: elasticgpu.io/share-class: \"most\" is not a class; legal: fixed, burst "
             "or besteffort; "
-            "container c: elasticgpu.io/priority-class: \"first\" is no class; legal are online, "
+            "container c: elasticgpu.io/priority-class: \"first\" is not a class; legal: online, "
             "standard or offline");
 }
 

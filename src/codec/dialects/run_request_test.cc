@@ -42,8 +42,8 @@ TEST(RunRequest, NativeMeanings) {
 
 TEST(RunRequest, AmbiguousOrEmptyWordsAreRefused) {
   EXPECT_THAT(meaning({}), HasSubstr("nothing is requested"));
-  EXPECT_THAT(meaning(words("4Gi", "200")), HasSubstr("200 is 2 whole cards and stands alone"));
-  EXPECT_THAT(meaning(words({}, "200", "2")), HasSubstr("stands alone"));
+  EXPECT_THAT(meaning(words("4Gi", "200")), HasSubstr("200 is 2 whole cards and cannot be combined"));
+  EXPECT_THAT(meaning(words({}, "200", "2")), HasSubstr("cannot be combined"));
   EXPECT_THAT(meaning(words("4Gi", {}, {}, "burst")), HasSubstr("share class burst guarantees"));
   EXPECT_THAT(meaning(words("4Gi", {}, {}, "fixed")), HasSubstr("share class fixed guarantees"));
   EXPECT_THAT(meaning(words({}, "100", {}, "besteffort")),
@@ -58,7 +58,7 @@ TEST(RunRequest, AllErrorsComeAtOnce) {
   ASSERT_FALSE(request);
   EXPECT_EQ(request.error().code, Code::kInvalidArgument);
   for (const char* part : {"memory: \"4GB\"", "cores: \"150\"", "cards: \"17\"",
-                           "share: \"greedy\" is no class; legal are fixed, burst or besteffort",
+                           "share: \"greedy\" is not a class; legal: fixed, burst or besteffort",
                            "priority: \"urgent\"", "card: a UUID has"}) {
     EXPECT_THAT(request.error().what, HasSubstr(part));
   }

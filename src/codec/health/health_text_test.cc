@@ -47,8 +47,8 @@ TEST(XidPolicyText, EveryWrongLineIsNamedWithWhatIsLegal) {
   const std::string& what = policy.error().what;
   for (const char* part :
        {"p:1: codes: \"0\"", "numbers from 1 to 999", "p:2: action: \"harmless\"", "application, unhealthy, reset and",
-        "p:3: heal-after: means something for `unhealthy` only", "p:4: heal-after: \"2d\"", "1s to 24h", "p:5: ",
-        "p:6: \"gpu\"", "p:7: codes: \"9-3\"", "p:8: meaning: a quote has no end", "p:9: codes: \"1000\"",
+        "p:3: heal-after: applies only to `unhealthy`", "p:4: heal-after: \"2d\"", "1s to 24h", "p:5: ",
+        "p:6: \"gpu\"", "p:7: codes: \"9-3\"", "p:8: meaning: the closing quote is missing", "p:9: codes: \"1000\"",
         "p:10: \"really\""})
     EXPECT_NE(what.find(part), std::string::npos) << part << " in " << what;
   EXPECT_EQ(what.find("p:11"), std::string::npos);

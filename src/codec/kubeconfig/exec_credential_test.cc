@@ -40,7 +40,7 @@ TEST(ExecCredential, WhatIsWrongIsNamedAndNeverQuoted) {
   EXPECT_THAT(refusal("null"), HasSubstr("status: expected a map"));
   EXPECT_THAT(refusal("{}"), HasSubstr("expected token, or"));
   EXPECT_THAT(refusal(R"({"token":["s3cret"]})"), HasSubstr("status.token"));
-  EXPECT_THAT(refusal(R"({"token":"s3cret","clientKeyData":"s3cret"})"), HasSubstr("go together"));
+  EXPECT_THAT(refusal(R"({"token":"s3cret","clientKeyData":"s3cret"})"), HasSubstr("must be set together"));
   EXPECT_THAT(refusal(R"({"token":"s3cret","expirationTimestamp":"s3cret"})"), HasSubstr("expirationTimestamp"));
   const auto other = said(R"({"token":"s3cret"})", "client.authentication.k8s.io/v1beta1");
   ASSERT_FALSE(other);

@@ -97,7 +97,7 @@ TEST(Kubeconfig, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_THAT(what(good, "{auth-provider: {name: x}}"), HasSubstr("user.auth-provider"));
   EXPECT_THAT(what(good, "{username: x}"), HasSubstr("user.username"));
   EXPECT_THAT(what(good, "{as: root}"), HasSubstr("user.as"));
-  EXPECT_THAT(what(good, "{client-certificate: x}"), HasSubstr("go together"));
+  EXPECT_THAT(what(good, "{client-certificate: x}"), HasSubstr("must be set together"));
   EXPECT_THAT(what(good, "{client-key-data: \"%%\", client-certificate: x}"), HasSubstr("client-key-data"));
   EXPECT_EQ(what(good, "{}"), "accepted");
 }
@@ -145,7 +145,7 @@ TEST(Kubeconfig, AnErrorNamesTheFileWhereItStands) {
   EXPECT_THAT(what(context, "clusters: [{name: c, cluster: {server: h}}]"),
               HasSubstr("/two: kubeconfig: cluster.server"));
   EXPECT_THAT(what(context, cluster + "users: [{name: u, user: {as: root}}]"), HasSubstr("/two: kubeconfig: user.as"));
-  EXPECT_THAT(what(context, cluster), HasSubstr("/one:/two: kubeconfig: users: none is called \"u\""));
+  EXPECT_THAT(what(context, cluster), HasSubstr("/one:/two: kubeconfig: users: no entry has the name \"u\""));
   EXPECT_THAT(what(cluster, "{"), HasSubstr("/two: kubeconfig: not YAML"));
   EXPECT_THAT(what("", ""), HasSubstr("current-context"));
   EXPECT_THAT(merge_kubeconfigs({}).error().what, HasSubstr("current-context"));

@@ -177,7 +177,7 @@ TEST(GpuObject, WhatCannotBeReadOfItIsCounted) {
   const auto fresh =
       parse_gpu_object(R"({"metadata":{"name":"x"},"spec":{"nodeName":"n","uuid":"GPU-1","memory":5}})", &odd);
   ASSERT_TRUE(fresh);
-  EXPECT_FALSE(fresh->card.health.ok) << "before its node has said how it is";
+  EXPECT_FALSE(fresh->card.health.ok) << "before its node has reported its health";
 }
 
 TEST(GpuObject, NumbersAreReadWithinTheirLimits) {

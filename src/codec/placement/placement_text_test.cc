@@ -30,7 +30,7 @@ TEST(PlacementText, AChoiceIsOneWordOrOnePerRanking) {
     const auto choice = parse_policy_choice(bad);
     ASSERT_FALSE(choice) << bad;
     EXPECT_THAT(choice.error().what, HasSubstr(std::string("\"") + bad +
-                                               "\" is no placement; legal are binpack, spread"));
+                                               "\" is not a placement; legal: binpack, spread"));
   }
 }
 
@@ -66,14 +66,14 @@ TEST(PlacementText, EveryWrongLineIsNamedWithItsKeyItsValueAndWhatIsLegal) {
   EXPECT_THAT(
       error,
       HasSubstr(
-          "\n  placement.conf:1: cluster: \"tight\" is no placement; legal are binpack, spread"));
-  EXPECT_THAT(error, HasSubstr("\n  placement.conf:2: cluster: stands there already"));
+          "\n  placement.conf:1: cluster: \"tight\" is not a placement; legal: binpack, spread"));
+  EXPECT_THAT(error, HasSubstr("\n  placement.conf:2: cluster: the key is set twice"));
   EXPECT_THAT(
       error,
       HasSubstr(
-          "\n  placement.conf:3: namespaces.dev: unknown key; legal are cluster, namespace.NAME"));
-  EXPECT_THAT(error, HasSubstr("\n  placement.conf:4: pool.a.nodes: \"tier\" is no set of node "
-                               "labels; legal is LABEL="));
+          "\n  placement.conf:3: namespaces.dev: unknown key; legal: cluster, namespace.NAME"));
+  EXPECT_THAT(error, HasSubstr("\n  placement.conf:4: pool.a.nodes: \"tier\" is not a set of node "
+                               "labels; legal: LABEL="));
   EXPECT_THAT(error, HasSubstr("\n  placement.conf:6: what is this: not of the form key = value"));
   EXPECT_THAT(error, testing::Not(HasSubstr("placement.conf:5")));
 }
@@ -81,7 +81,7 @@ TEST(PlacementText, EveryWrongLineIsNamedWithItsKeyItsValueAndWhatIsLegal) {
 TEST(PlacementText, AHalfPoolIsNone) {
   EXPECT_THAT(error_of("pool.a = spread"), HasSubstr("pool.a.nodes: is missing"));
   EXPECT_THAT(error_of("pool.a.nodes = x=y"), HasSubstr("pool.a: is missing"));
-  EXPECT_THAT(error_of("pool.a.nodes =\npool.a = spread"), HasSubstr("without a label"));
+  EXPECT_THAT(error_of("pool.a.nodes =\npool.a = spread"), HasSubstr("the label is missing"));
   for (const char* bad :
        {"pool. = spread", "pool.a. = spread", "pool.a.node = spread", "pool.a.nodes.b = x=y",
         "namespace. = spread", "namespace.a.b = spread", "namespace.A = spread", "= spread"})
@@ -106,7 +106,7 @@ TEST(PlacementText, APodSaysItInAnAnnotation) {
   EXPECT_THAT(
       placement_of(pod).error().what,
       testing::StartsWith(
-          "annotation elasticgpu.io/placement: \"best\" is no placement; legal are binpack"));
+          "annotation elasticgpu.io/placement: \"best\" is not a placement; legal: binpack"));
 }
 
 TEST(PlacementText, NamesAndLabelsAreAsLongAsKubernetesHasThem) {

@@ -17,7 +17,7 @@ struct Holder {
   std::vector<Slice> slices;
 };
 
-/// Who the owner is called; of what is no pod (a claim) the name that people gave it.
+/// Namespace and name of the owner; for an owner other than a pod (a claim) its readable name.
 std::pair<std::string, std::string> name_in_two(const GpuHolder& holder) {
   if (!holder.pods.empty()) {
     const auto& pod = holder.pods.front();

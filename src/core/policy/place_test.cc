@@ -152,7 +152,7 @@ TEST(Place, PercentIsTakenOfEachCard) {
 TEST(Policy, AnUnknownNameIsRefusedWithTheListOfNames) {
   const auto row = policy_named("random");
   ASSERT_FALSE(row);
-  EXPECT_EQ(row.error().what, "policy: \"random\" is unknown; legal values: binpack, spread");
+  EXPECT_EQ(row.error().what, "policy: \"random\" is unknown; legal: binpack, spread");
 }
 
 TEST(Policy, AnUnknownNameIsQuotedUpToALimit) {

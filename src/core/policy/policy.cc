@@ -24,7 +24,7 @@ Result<const PolicyRow*> policy_named(std::string_view name) {
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }
   return fail(Code::kInvalidArgument,
-              fmt::format("policy: \"{}\" is unknown; legal values: {}", name.substr(0, 64), names));
+              fmt::format("policy: \"{}\" is unknown; legal: {}", name.substr(0, 64), names));
 }
 
 std::vector<Slice> slices_for(const Owner& owner, const std::string& part, const Request& request,
