@@ -25,7 +25,7 @@ std::string meaning(const RunWords& w) {
   return request ? to_human(*request) : request.error().what;
 }
 
-TEST(RunRequest, NativeMeanings) {
+TEST(RunRequest, ArgumentsHaveTheirNativeMeaning) {
   EXPECT_EQ(meaning(words("4Gi", "30")), "4 GiB, compute 30, burst");
   EXPECT_EQ(meaning(words("4Gi", {})), "4 GiB, besteffort");
   EXPECT_EQ(meaning(words({}, "30")), "30% of the memory, compute 30, burst");
@@ -40,7 +40,7 @@ TEST(RunRequest, NativeMeanings) {
   EXPECT_EQ(meaning(words("4Gi", {}, {}, "besteffort")), "4 GiB, besteffort");
 }
 
-TEST(RunRequest, AmbiguousOrEmptyWordsAreRefused) {
+TEST(RunRequest, AmbiguousOrMissingArgumentsAreRefused) {
   EXPECT_THAT(meaning({}), HasSubstr("nothing is requested"));
   EXPECT_THAT(meaning(words("4Gi", "200")), HasSubstr("200 is 2 whole cards and cannot be combined"));
   EXPECT_THAT(meaning(words({}, "200", "2")), HasSubstr("cannot be combined"));
@@ -50,7 +50,7 @@ TEST(RunRequest, AmbiguousOrEmptyWordsAreRefused) {
               HasSubstr("besteffort guarantees nothing"));
 }
 
-TEST(RunRequest, AllErrorsComeAtOnce) {
+TEST(RunRequest, AllErrorsAreReportedAtOnce) {
   RunWords w = words("4GB", "150", "17", "greedy");
   w.priority = "urgent";
   w.card = {"GPU 1"};
@@ -64,7 +64,7 @@ TEST(RunRequest, AllErrorsComeAtOnce) {
   }
 }
 
-TEST(RunRequest, ConstraintsAreTaken) {
+TEST(RunRequest, ConstraintsAreRead) {
   RunWords w = words("4Gi", "30");
   w.model = "H200";
   w.card = {"GPU-1", "GPU-2"};
@@ -83,7 +83,7 @@ TEST(RunRequest, ConstraintsAreTaken) {
   EXPECT_THAT(meaning(w), HasSubstr("GPU-1 is named twice"));
 }
 
-TEST(RunRequest, AWrongWordIsQuotedUpToALimit) {
+TEST(RunRequest, AFaultyArgumentIsQuotedUpToALimit) {
   for (const auto word : {&RunWords::share, &RunWords::priority}) {
     RunWords wrong = words("4Gi", "30");
     wrong.*word = std::string(100, 'z');
