@@ -90,7 +90,7 @@ FitView FitCache::fit(const std::shared_ptr<const ClusterState>& cluster, const 
   for (const std::string_view name : ask.names) {
     const auto number = seen_->number_of(name);
     if (!number) {
-      view.refused.push_back({name, no_card(), true, Hindrance::kNoCard});
+      view.refused.push_back({name, no_card(), true, UnschedulableReason::kNoCard});
       continue;
     }
     const auto& state = seen_->node(*number);

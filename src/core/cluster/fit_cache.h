@@ -23,7 +23,7 @@ struct RefusedView {
   std::string_view node;
   std::shared_ptr<const std::string> why;
   bool final = false;
-  Hindrance class_of_why = Hindrance::kNoCard;
+  UnschedulableReason class_of_why = UnschedulableReason::kNoCard;
 };
 
 /// As choose_node() of a Fit.
@@ -77,7 +77,7 @@ class FitCache {
     std::int64_t score = 0;
     bool final = false;
     bool for_all = false;  // valid for every owner: no capacity is set aside or reserved on the node
-    Hindrance class_of_why = Hindrance::kNoCard;
+    UnschedulableReason class_of_why = UnschedulableReason::kNoCard;
   };
   struct Shape {
     std::vector<PartRequest> parts;

@@ -7,8 +7,8 @@
 
 #include "core/cluster/cluster.h"
 #include "core/cluster/what_if.h"
-#include "core/policy/hindrance.h"
 #include "core/policy/rules.h"
+#include "core/policy/unschedulable_reason.h"
 
 // fit() and what_would_fit() where each node may have its own policies (rules.h). cluster.h has the versions for one
 // policy.
@@ -20,7 +20,7 @@ struct NodeWord {
   bool final = false;  // it will not fit, regardless of which pods leave
   std::int64_t score = 0;
   std::string why;  // empty: it fits
-  Hindrance class_of_why = Hindrance::kNoCard;
+  UnschedulableReason class_of_why = UnschedulableReason::kNoCard;
 };
 /// What fit() evaluates for each node with cards, except for capacity that is set aside. A closed node answers why it
 /// is closed, regardless of its free capacity.

@@ -12,7 +12,7 @@
 namespace carve {
 
 /// Why a pod does not fit on a node, as a class for counting. The error of place() is the sentence for users.
-enum class Hindrance : std::uint8_t {
+enum class UnschedulableReason : std::uint8_t {
   kMemory,             // too little free memory
   kCompute,            // too little free compute
   kHeldAlone,          // another owner holds the card exclusively
@@ -27,15 +27,15 @@ enum class Hindrance : std::uint8_t {
   kAgentLeaving,       // the node is closed for a while
   kConflictingPlugin,  // the node is closed to the pod's dialect
 };
-inline constexpr std::size_t kHindrances = 13;
+inline constexpr std::size_t kUnschedulableReasons = 13;
 
 /// One word for each: label values of metrics.
-inline constexpr std::array<std::string_view, kHindrances> kHindranceWords = {
+inline constexpr std::array<std::string_view, kUnschedulableReasons> kUnschedulableWords = {
     "memory",    "compute", "held_alone", "not_empty", "unhealthy",     "card_closed",       "too_small",
     "model",     "not_named", "too_few",  "no_card",   "agent_leaving", "conflicting_plugin"};
 
 /// A short text for each, about a node. It is used where there are too many nodes to report the missing amounts.
-inline constexpr std::array<std::string_view, kHindrances> kHindranceTexts = {
+inline constexpr std::array<std::string_view, kUnschedulableReasons> kUnschedulableTexts = {
     "no card has enough free memory",
     "no card has enough free compute",
     "each of its cards is held exclusively",
@@ -53,6 +53,6 @@ inline constexpr std::array<std::string_view, kHindrances> kHindranceTexts = {
 /// Why place_pod() finds no room for a pod on these cards. For the first container that too few cards serve by
 /// themselves, it is the reason of the card that comes nearest to serving it.
 ///   cost    O(cards × containers)
-[[nodiscard]] Hindrance hindrance_on(const Ledger& ledger, const std::vector<PartRequest>& parts);
+[[nodiscard]] UnschedulableReason unschedulable_reason_on(const Ledger& ledger, const std::vector<PartRequest>& parts);
 
 }  // namespace carve
