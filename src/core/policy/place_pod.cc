@@ -38,7 +38,7 @@ Result<std::vector<Slice>> on_own_cards(const Ledger& ledger, const Owner& owner
   for (const CardId& card : cards) {
     const CardState& state = *ledger.find(card);
     if (!model_matches(state.card.model, part.request.constraints.model)) {
-      return fail(Code::kFailedPrecondition, card.str() + ": no " + part.request.constraints.model);
+      return fail(Code::kFailedPrecondition, card.str() + ": model is not " + part.request.constraints.model);
     }
     placed.push_back({card, part.request.memory.on(state.card.memory), part.request.compute});
   }

@@ -74,7 +74,7 @@ TEST(Place, ARefusalIsGroupedAndHasTheNumbers) {
   EXPECT_EQ(placed.error().code, Code::kResourceExhausted);
   EXPECT_EQ(placed.error().what,
             "no room for 4 GiB, compute 30, burst: 2 cards: largest free slice 3 GiB < 4 GiB; "
-            "1 card: no t4");
+            "1 card: model is not t4");
 }
 
 TEST(Place, DistinguishesNeverFromNotNow) {

@@ -37,8 +37,8 @@ inline constexpr std::int64_t kOwnersAtMost = 4096;
 
 /// All policies; the first one is the default.
 inline constexpr std::array<PolicyRow, 2> kPolicies = {{
-    {"binpack", "fill the fullest card that still fits; whole cards stay whole", score_binpack},
-    {"spread", "take the emptiest card; neighbours are few", score_spread},
+    {"binpack", "fill the fullest card that still fits; keeps whole cards free", score_binpack},
+    {"spread", "take the emptiest card; few neighbours", score_spread},
 }};
 
 /// The row of that name; the error kInvalidArgument lists the names.
@@ -60,7 +60,7 @@ struct PlacedCard {
 ///   errors  kInvalidArgument: validate() reports faults; kResourceExhausted: there is no room now, but there would be
 ///           if slices ended; kFailedPrecondition: never on this machine (too few or too small cards, no such model).
 ///           The last two explain the refusal in one sentence, grouped by reason: "2 cards: largest free slice 3.2 GiB
-///           < 4 GiB; 1 card: no H200"
+///           < 4 GiB; 1 card: model is not H200"
 ///   cost    O(cards); sets of several cards: exact up to 16 candidates (at most 12,870 sets), greedy above
 [[nodiscard]] Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& links,
                                                     const Request& request,

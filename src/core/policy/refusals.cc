@@ -33,7 +33,7 @@ std::string reason(Refusal why, const Request& request, const RefusedCard& best)
     case Refusal::kTooSmall:
       return "total memory " + human_less(card.card.memory, best.offer.memory);
     case Refusal::kModel:
-      return "no " + request.constraints.model;
+      return "model is not " + request.constraints.model;
     case Refusal::kNotNamed:
       return "not one of the cards that the request names";
   }

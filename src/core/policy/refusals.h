@@ -40,7 +40,7 @@ struct RefusedCard {
   Refusal why;
 };
 
-/// One sentence: "2 cards: largest free slice 3.2 GiB < 4 GiB; 1 card: no H200".
+/// One sentence: "2 cards: largest free slice 3.2 GiB < 4 GiB; 1 card: model is not H200".
 [[nodiscard]] std::string explain(const Request& request, const std::vector<RefusedCard>& refused);
 
 }  // namespace carve
