@@ -103,16 +103,16 @@ void prefer(const PodAsk& pod, Request* request, std::vector<Error>* errors) {
 }
 
 /// A container's request, and whether it must share its cards with the others.
-struct Spoken {
+struct ContainerRequest {
   Request request;
   bool together = false;
 };
 
 /// Reads one container; nullopt: it requests nothing of Carve's.
-std::optional<Spoken> read_container(const ContainerAsk& container, const PodAsk& pod,
-                                      const DialectSettings& settings, std::vector<Error>* errors) {
-  std::optional<Spoken> found;
-  const Dialect* spoken = nullptr;
+std::optional<ContainerRequest> read_container(const ContainerAsk& container, const PodAsk& pod,
+                                               const DialectSettings& settings, std::vector<Error>* errors) {
+  std::optional<ContainerRequest> found;
+  const Dialect* used = nullptr;
   for (const Dialect& dialect : kDialects) {
     if (dialect.read == read_nvidia && !settings.nvidia_by_slots) continue;
     std::map<std::string_view, std::string> values;
@@ -120,13 +120,13 @@ std::optional<Spoken> read_container(const ContainerAsk& container, const PodAsk
       if (auto value = value_of(container, name, errors)) values[name] = std::move(*value);
     }
     if (!asks(values)) continue;
-    if (spoken != nullptr) {
+    if (used != nullptr) {
       errors->push_back({Code::kInvalidArgument,
                          fmt::format("{} together with {}: one container must use one dialect",
-                                     dialect.resources.front(), spoken->resources.front())});
+                                     dialect.resources.front(), used->resources.front())});
       continue;
     }
-    spoken = &dialect;
+    used = &dialect;
     auto request = dialect.read(Words(std::move(values)), pod, settings);
     if (!request) {
       errors->push_back(request.error());
@@ -136,7 +136,7 @@ std::optional<Spoken> read_container(const ContainerAsk& container, const PodAsk
     prefer(pod, &*request, errors);
     const std::vector<Error> illegal = validate(*request);
     errors->insert(errors->end(), illegal.begin(), illegal.end());
-    found = Spoken{std::move(*request), dialect.together};
+    found = ContainerRequest{std::move(*request), dialect.together};
   }
   return found;
 }
@@ -182,13 +182,13 @@ Result<std::vector<PartRequest>> requests_of(const PodAsk& pod, const DialectSet
   std::vector<Error> all;
   for (const ContainerAsk& container : pod.containers) {
     std::vector<Error> errors;
-    auto spoken = read_container(container, pod, settings, &errors);
+    auto read = read_container(container, pod, settings, &errors);
     for (Error& error : errors) error.what = "container " + container.name + ": " + error.what;
     all.insert(all.end(), errors.begin(), errors.end());
-    if (!spoken || !errors.empty()) continue;
+    if (!read || !errors.empty()) continue;
     const Phase phase = container.kind == ContainerKind::kInit ? Phase::kInit : Phase::kRun;
-    const std::string group = spoken->together ? spoken->request.dialect : "";
-    parts.push_back({container.name, phase, std::move(spoken->request), group});
+    const std::string group = read->together ? read->request.dialect : "";
+    parts.push_back({container.name, phase, std::move(read->request), group});
   }
   CARVE_TRY_VOID(joined(all));
   return parts;
