@@ -17,7 +17,7 @@ enum class ProposalWord : std::uint8_t {
 
 struct ProposalAnswer {
   ProposalWord word = ProposalWord::kInVain;
-  std::vector<Owner> victims;  // kOthersFirst: the owners to evict; sorted
+  std::vector<Owner> victims;  // kOthersFirst: the owners to evict, the most important first
 };
 
 /// kube-scheduler counts CPU, memory and ports, and proposes the victims that those need. Carve counts cards. Where the
