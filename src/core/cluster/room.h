@@ -37,7 +37,7 @@ struct PreemptionCandidates {
 /// the lower name between equals. A closed node gets no victims. For a node that is closed to the pod's dialect only,
 /// the pod does not wait either. Capacity that is reserved for another pod counts as taken (nominated_reservation.h).
 /// Pure.
-///   cost    place_pod() per node; choose_victims() where it helps, on at most kMostNodesToClear nodes
+///   cost    place_pod() per node; choose_victims() per node until it has found victims on kMostNodesToClear nodes
 [[nodiscard]] FoundRoom find_room(const ClusterState& cluster, const Owner& owner,
                                   const std::vector<PartRequest>& parts, std::int32_t priority,
                                   const std::vector<std::string>& names,
