@@ -62,7 +62,7 @@ TEST(ParseBytes, RefusesOtherTextWithFieldValueUnitAndLegalValues) {
       {"4K", "has unit K"},
       {"4 Gi", "unknown unit"},
       {"400m", "thousandths of a byte"},
-      {"50%", "is a share"},
+      {"50%", "is a percentage"},
       {"4Gi4", "unknown unit"},
       {"4e", "unknown unit"},
       {"4e-3", "unknown unit"},

@@ -67,7 +67,7 @@ TEST(Review, AnUnanswerableCallIsAnErrorAndAnUnreadableObjectIsReported) {
   EXPECT_THAT(nameless->unreadable.what, HasSubstr("without a name"));
   const auto empty = parse_review(call("null"));
   ASSERT_TRUE(empty);
-  EXPECT_THAT(empty->unreadable.what, HasSubstr("without request.object"));
+  EXPECT_THAT(empty->unreadable.what, HasSubstr("request.object is missing"));
 }
 
 TEST(Review, ReadsTheOperationAndTheResource) {

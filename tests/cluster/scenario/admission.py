@@ -166,7 +166,7 @@ class Served(AdmissionTest):
     def test_nonsense_is_refused_with_its_text(self):
         for made, text in (
                 (self.of(requests={"aliyun.com/gpu-mem": "3"}), "is set only in requests"),
-                (self.of({"aliyun.com/gpu-mem": "4"}, requests={"aliyun.com/gpu-mem": "3"}), "have to be equal"),
+                (self.of({"aliyun.com/gpu-mem": "4"}, requests={"aliyun.com/gpu-mem": "3"}), "must be equal"),
                 (self.of({"aliyun.com/gpu-mem": "5.5"}), "is not a whole number; legal: 1 to 4096 GiB"),
                 (self.of({"aliyun.com/gpu-mem": "10G"}), '"10G" is 10000000000 GiB, out of range'),
                 (self.of({"aliyun.com/gpu-mem": "9"}, labels={"aliyun.com/gpu-count": "2"}), "cannot be divided"),
