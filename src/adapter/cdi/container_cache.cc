@@ -131,7 +131,7 @@ Result<void> cover(const Fd& root, const Fd& folder, std::string_view bytes) {
 Result<json::value> parse(std::string_view text, const char* what) {
   json::error_code error;
   auto value = json::parse(json::string_view(text.data(), text.size()), error);
-  if (error) return fail(Code::kInvalidArgument, std::string(what) + ": no JSON: " + error.message());
+  if (error) return fail(Code::kInvalidArgument, std::string(what) + ": not JSON: " + error.message());
   return value;
 }
 

@@ -206,11 +206,11 @@ TEST_F(AdmissionTest, EachSpellingRefusesTheSameNonsense) {
       return answer.refusal;
     };
     const std::string start = "carve: container c: " + name + ": ";
-    const std::string legal = fmt::format("legal are 1 to {} {}", most, unit);
+    const std::string legal = fmt::format("legal: 1 to {} {}", most, unit);
     EXPECT_EQ(refusal(R"(,"resources":{"requests":{)" + amount("3") + "}}"),
-              start + "\"3\" stands in requests only; write it in limits (requests may repeat it)");
+              start + "\"3\" is set only in requests; set it in limits (requests may repeat it)");
     EXPECT_EQ(refusal(R"(,"resources":{"requests":{)" + amount("1") + R"(},"limits":{)" + amount("2") + "}}"),
-              start + "requests say \"1\", limits \"2\"; they have to be equal");
+              start + "requests has \"1\", limits has \"2\"; they must be equal");
     EXPECT_THAT(refusal(limits(amount("5500m"))), HasSubstr("\"5500m\" is not a whole number; " + legal));
     EXPECT_THAT(refusal(limits(amount("10G"))),
                 HasSubstr("\"10G\" is 10000000000 " + unit + ", out of range; " + legal));
@@ -262,34 +262,33 @@ TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
   };
   const std::vector<Row> rows = {
       {pod(R"(,"resources":{"requests":{"aliyun.com/gpu-mem":"3"}})"),
-       "carve: container c: aliyun.com/gpu-mem: \"3\" stands in requests only; write it in limits "
+       "carve: container c: aliyun.com/gpu-mem: \"3\" is set only in requests; set it in limits "
        "(requests may repeat "
        "it)"},
       {pod(R"(,"resources":{"requests":{"nvidia.com/gpu":"1"},"limits":{"nvidia.com/gpu":"2"}})"),
-       "carve: container c: nvidia.com/gpu: requests say \"1\", limits \"2\"; they have to be "
+       "carve: container c: nvidia.com/gpu: requests has \"1\", limits has \"2\"; they must be "
        "equal"},
       {pod(limits(R"("aliyun.com/gpu-mem":"5500m")")),  // 5.5, as the API server hands it on
-       "carve: container c: aliyun.com/gpu-mem: \"5500m\" is not a whole number; legal are 1 to "
+       "carve: container c: aliyun.com/gpu-mem: \"5500m\" is not a whole number; legal: 1 to "
        "4096 GiB"},
       {pod(limits(R"("aliyun.com/gpu-mem":"10G")")),
-       "carve: container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal "
-       "are 1 to 4096 GiB"},
+       "carve: container c: aliyun.com/gpu-mem: \"10G\" is 10000000000 GiB, out of range; legal: "
+       "1 to 4096 GiB"},
       {pod(limits(R"("elasticgpu.io/gpu-memory":"4Gi")")),
        "carve: container c: elasticgpu.io/gpu-memory: \"4Gi\" is 4294967296 MiB, out of range; "
-       "legal are 1 to 4194304 "
+       "legal: 1 to 4194304 "
        "MiB"},
       {pod(limits(R"("aliyun.com/gpu-mem":"9")"), R"(,"labels":{"aliyun.com/gpu-count":"2"})"),
-       "carve: container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal are "
+       "carve: container c: aliyun.com/gpu-mem: 9 GiB cannot be divided among 2 cards; legal: "
        "multiples of 2"},
       {pod(limits(R"("aliyun.com/gpu-mem":"9")"), R"(,"labels":{"aliyun.com/gpu-count":"two"})"),
-       "carve: container c: aliyun.com/gpu-count: \"two\" is not a whole number; legal are 1 to 16 "
+       "carve: container c: aliyun.com/gpu-count: \"two\" is not a whole number; legal: 1 to 16 "
        "cards"},
       {pod(limits(R"("elasticgpu.io/gpu-core":"150")")),
        "carve: container c: elasticgpu.io/gpu-memory, gpu-core, gpu: cores: \"150\" is neither a "
        "share of one card nor a "
-       "number of whole cards; legal are 1 to 100 hundredths of each card, or 200, 300, … 1600 for "
-       "that many hundredths "
-       "in whole cards"},
+       "number of whole cards; legal: 1 to 100 hundredths of each card, or 200, 300, … 1600 for "
+       "whole cards"},
       {pod(limits(R"("elasticgpu.io/gpu-mem":"4")")),
        "carve: container c: elasticgpu.io/gpu-mem: no such resource; legal are "
        "elasticgpu.io/gpu-memory, "
@@ -301,13 +300,13 @@ TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
       {pod(limits(R"("nvidia.com/gpu":"1")"), R"(,"annotations":{"elasticgpu.io/share-class":3})"),
        "carve: label or annotation elasticgpu.io/share-class: its value is no text; write it in "
        "quotes; container c: "
-       "elasticgpu.io/share-class: \"3\" is no class; legal are fixed, burst or besteffort"},
+       "elasticgpu.io/share-class: \"3\" is not a class; legal: fixed, burst or besteffort"},
       {pod(limits(R"("nvidia.com/gpu":"1")"), R"(,"annotations":{"elasticgpu.io/placement":"tight"})"),
-       "carve: annotation elasticgpu.io/placement: \"tight\" is no placement; legal are binpack, spread for nodes "
-       "and cards alike, or each by itself: node:spread, card:binpack, node:spread,card:binpack"},
+       "carve: annotation elasticgpu.io/placement: \"tight\" is not a placement; legal: binpack, spread for nodes "
+       "and cards, or one for each: node:spread, card:binpack, node:spread,card:binpack"},
       {pod(limits(R"("nvidia.com/gpu":"1","aliyun.com/gpu-mem":"3")")),
-       "carve: container c: nvidia.com/gpu beside aliyun.com/gpu-mem: one container asks in one "
-       "spelling"},
+       "carve: container c: nvidia.com/gpu together with aliyun.com/gpu-mem: one container must use one "
+       "dialect"},
       {pod(limits(R"("nvidia.com/gpu":"1","nvidia.com/gpumem":"4096")")),
        "carve: container c: nvidia.com/gpumem: not read by Carve; leave it out, or ask with "
        "elasticgpu.io/gpu-memory, "

@@ -34,7 +34,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
       !(known->second->unplaced() && known->second->object.node == node))
     return fail(Code::kFailedPrecondition, "the pod is on node " + known->second->object.node + " already");
   refresh();
-  if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
+  if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": no card managed by Carve");
   NodeEntry& entry = nodes_[node];
   // One that somebody else gave that node is there already, and waits for its cards.
   const bool there = known != pods_.end() && known->second->object.node == node;
@@ -58,7 +58,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
 Result<Reservation> ClusterModel::set_aside(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
                                             std::uint64_t epoch, const std::vector<Slice>& wish) {
   const auto state = published_->find(node);
-  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
+  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card managed by Carve");
   const SeenLedger seen(*state->second, pod.owner(), pod.object.priority);
   const auto placed = [&](const std::vector<PartRequest>& parts) {
     return place_pod(*seen, state->second->links, pod.owner(), parts, policy);

@@ -155,7 +155,7 @@ std::string Extender::nodes_for(std::string_view call, Answer wanted) const {
   const bool many = wanted != Answer::kAll && asked.fit.refused.size() >= kMany;
   for (const auto& node : asked.fit.refused) {
     const bool hopeless = node.final || (wanted != Answer::kAll && node.node != asked.args.nominated);
-    const std::string_view why = many ? kHindranceTexts[static_cast<std::size_t>(node.class_of_why)] : *node.why;
+    const std::string_view why = many ? kUnschedulableTexts[static_cast<std::size_t>(node.class_of_why)] : *node.why;
     (hopeless ? answer.hopeless : answer.failed).emplace_back(node.node, why);
   }
   return codec::to_json(answer, asked.args);

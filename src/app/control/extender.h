@@ -53,7 +53,7 @@ class Extender {
   /// What it names hopeless are all nodes but the one that is named to the pod: kube-scheduler asks about nodes where
   /// nothing but cards is missing, so its own search for victims finds there that it needs none, and calls that an
   /// error, with the nodes in another order each time; and a pod whose message is another one is tried again at once.
-  /// For the same reason the reasons are short (kHindranceTexts) where it asks about kMany nodes or more.
+  /// For the same reason the reasons are short (kUnschedulableTexts) where it asks about kMany nodes or more.
   static constexpr std::size_t kMany = 100;
   /// filter and prioritize in one call: of the nodes that serve the pod the engine's choice alone, so that the
   /// scheduler has nothing left to score or to ask. Where none does, all refusals, as filter. For a scheduler whose

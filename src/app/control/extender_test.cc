@@ -47,7 +47,7 @@ TEST_F(ExtenderTest, FilterNamesAllThatServeAndTellsHopelessFromFull) {
       extender_.filter(call(R"("aliyun.com/gpu-mem":"3")", all_)),
       R"({"NodeNames":["half","idle"],"Nodes":null,)"
       R"("FailedNodes":{"full":"no room for 3 GiB, besteffort: 1 card: largest free slice 1 GiB < 3 GiB"},)"
-      R"("FailedAndUnresolvableNodes":{"other":"no card of ours on it"},"Error":""})");
+      R"("FailedAndUnresolvableNodes":{"other":"no card managed by Carve"},"Error":""})");
 }
 
 TEST_F(ExtenderTest, TheEnginesChoiceGetsTenAndNobodyElse) {
@@ -67,9 +67,9 @@ TEST_F(ExtenderTest, OneCallNamesTheEnginesChoiceAlone) {
   EXPECT_EQ(extender_.choose(none),
             R"({"NodeNames":[],"Nodes":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{)"
             R"("full":"no room for 3 GiB, besteffort: 1 card: largest free slice 1 GiB < 3 GiB",)"
-            R"("other":"no card of ours on it"},"Error":""})")
+            R"("other":"no card managed by Carve"},"Error":""})")
       << "kube-scheduler looks for no victims of its own";
-  EXPECT_THAT(extender_.choose("{"), HasSubstr("no JSON"));
+  EXPECT_THAT(extender_.choose("{"), HasSubstr("not JSON"));
 }
 
 // Its victims are going: of a node that is hopeless kube-scheduler would take the name away.
@@ -92,7 +92,7 @@ TEST_F(ExtenderTest, OfManyNodesTheReasonsAreShort) {
   }
   const auto asks = call(R"("aliyun.com/gpu-mem":"9")", names);
   const auto answer = extender_.choose(asks);
-  EXPECT_THAT(answer, HasSubstr(R"("n7":"no card has as much memory free")"));
+  EXPECT_THAT(answer, HasSubstr(R"("n7":"no card has enough free memory")"));
   EXPECT_THAT(answer, ::testing::Not(HasSubstr("largest")));
   EXPECT_THAT(extender_.filter(asks), HasSubstr("largest free slice 8 GiB < 9 GiB")) << "for whoever looks";
 }
@@ -308,7 +308,7 @@ TEST_F(Burst, WhoHasComeIsCountedOnce) {
 }
 
 TEST_F(ExtenderTest, NonsenseIsAnError) {
-  EXPECT_THAT(extender_.filter("{"), HasSubstr("no JSON"));
+  EXPECT_THAT(extender_.filter("{"), HasSubstr("not JSON"));
   EXPECT_THAT(extender_.filter(call(R"("aliyun.com/gpu-mem":"10G")", all_)),
               HasSubstr(R"(\"10G\" is 10000000000 GiB)"));
   EXPECT_EQ(extender_.prioritize("{"), "[]");

@@ -44,9 +44,9 @@ void ControlMetrics::observe_filter(const FitView& fit) {
   nodes_fit_.fetch_add(fit.nodes.size(), std::memory_order_relaxed);
   nodes_full_.fetch_add(fit.refused.size() - never, std::memory_order_relaxed);
   nodes_never_.fetch_add(never, std::memory_order_relaxed);
-  std::array<std::uint64_t, kHindrances> refused{};
+  std::array<std::uint64_t, kUnschedulableReasons> refused{};
   for (const RefusedView& node : fit.refused) ++refused[static_cast<std::size_t>(node.class_of_why)];
-  for (std::size_t i = 0; i < kHindrances; ++i) {
+  for (std::size_t i = 0; i < kUnschedulableReasons; ++i) {
     if (refused[i] > 0) nodes_refused_[i].fetch_add(refused[i], std::memory_order_relaxed);
   }
 }
@@ -74,8 +74,8 @@ void ControlMetrics::write(codec::MetricsText* text) const {
   text->sample(nodes_never_.load(), {{"class", "never"}});
   text->family("carve_control_filter_refusals_total", Kind::kCounter,
                "Nodes refused in filter calls, by what kept the pod from them: of several reasons the nearest one.");
-  for (std::size_t i = 0; i < kHindrances; ++i)
-    text->sample(nodes_refused_[i].load(std::memory_order_relaxed), {{"reason", kHindranceWords[i]}});
+  for (std::size_t i = 0; i < kUnschedulableReasons; ++i)
+    text->sample(nodes_refused_[i].load(std::memory_order_relaxed), {{"reason", kUnschedulableWords[i]}});
   text->family("carve_control_admission_refusals_total", Kind::kCounter,
                "Reviews of pods that were refused, by what was wrong; one with several faults counts under each.");
   for (std::size_t i = 0; i < kAdmissionFaults; ++i)

@@ -63,7 +63,7 @@ class ControlMetrics {
   std::atomic<std::uint64_t> nodes_fit_ = 0;
   std::atomic<std::uint64_t> nodes_full_ = 0;
   std::atomic<std::uint64_t> nodes_never_ = 0;
-  std::array<std::atomic<std::uint64_t>, kHindrances> nodes_refused_{};
+  std::array<std::atomic<std::uint64_t>, kUnschedulableReasons> nodes_refused_{};
   std::array<std::atomic<std::uint64_t>, kAdmissionFaults> reviews_refused_{};
 };
 

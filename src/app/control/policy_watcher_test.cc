@@ -61,7 +61,7 @@ TEST_F(PolicyWatcherTest, AWrongTextKeepsTheLastGoodRulesAndIsToldOnce) {
   EXPECT_EQ(told_[0].kind + "/" + told_[0].space + "/" + told_[0].name + "/" + told_[0].uid,
             "ConfigMap/carve-system/carve-placement/u");
   EXPECT_THAT(told_[0].message,
-              HasSubstr("placement.conf:1: cluster: \"tight\" is no placement; legal are"));
+              HasSubstr("placement.conf:1: cluster: \"tight\" is not a placement; legal:"));
   put(config_map("cluster = spread"));
   EXPECT_TRUE(live_.stats().good);
   put(config_map(R"(cluster = tight\nnamespace.a = spread)"));

@@ -15,7 +15,7 @@ namespace carve::control {
 /// chooses their cards there and writes the record by a patch of this very pod as it was read; the agent waits for it.
 /// Where there is no room, or the server takes no write, an event says why, and it is tried again. Left alone is what
 /// has started (it came without us), what has no slots (another system's: codec::carries_slots), and what is on a node
-/// that has no card of ours. One thread.
+/// that has no card managed by Carve. One thread.
 class StaticPodBinder {
  public:
   static constexpr Clock::Duration kLook = std::chrono::milliseconds(300);

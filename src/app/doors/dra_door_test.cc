@@ -202,7 +202,7 @@ TEST_F(DraDoorTest, AWrongConfigurationIsRefusedAndSaysWhose) {
   const auto got = prepare();
   ASSERT_FALSE(got);
   EXPECT_THAT(got.error().what, HasSubstr("from the DeviceClass"));
-  EXPECT_THAT(got.error().what, HasSubstr("\"turbo\" is no class"));
+  EXPECT_THAT(got.error().what, HasSubstr("\"turbo\" is not a class"));
 }
 
 TEST_F(DraDoorTest, HalfAClaimIsTakenBack) {
@@ -294,7 +294,7 @@ TEST_F(DraDoorTest, WhatCannotBeHonouredIsRefused) {
       {claim("u-1", result("g", name(0), R"({"memory":"4Gi","cores":"130"})")),
        "legal are 1 to 100"},
       {claim("u-1", result("g", name(0), R"({"memory":"-4Gi"})")), "consumedCapacity.memory"},
-      {"{", "no JSON"},
+      {"{", "not JSON"},
   };
   for (const auto& [object, why] : cases) {
     kube.put(kPath, object);

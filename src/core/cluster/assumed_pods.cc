@@ -88,7 +88,7 @@ AssumedPods::Node AssumedPods::made_ahead(const There& there, const Node& state,
   }
   if (rooms.empty()) return nullptr;
   auto ahead = std::make_shared<NodeState>(*state);
-  // Nearly always all of them fit, and then in any order: one change of the ledger.
+  // Nearly always all of them fit, and then the order does not matter: one change of the ledger.
   if (ahead->ledger.add(all)) return ahead;
   for (const Room* room : rooms) (void)ahead->ledger.add(room->slices);
   return ahead;
@@ -103,7 +103,7 @@ AssumedPods::Node AssumedPods::ahead(std::string_view node, const Node& state, c
   auto ahead = made_ahead(there, state, but, &come);
   const bool for_all = !there.rooms.contains(but);
   for (const auto& owner : come) forget(owner);
-  // The last of them took the node's entry along.
+  // The last forget() of a node erases the node's entry.
   if (const auto left = by_node_.find(node); for_all && left != by_node_.end()) {
     left->second.seen = state;
     left->second.ahead = ahead;

@@ -165,16 +165,16 @@ class Served(AdmissionTest):
 
     def test_nonsense_is_refused_with_its_text(self):
         for made, text in (
-                (self.of(requests={"aliyun.com/gpu-mem": "3"}), "stands in requests only"),
-                (self.of({"aliyun.com/gpu-mem": "4"}, requests={"aliyun.com/gpu-mem": "3"}), "have to be equal"),
-                (self.of({"aliyun.com/gpu-mem": "5.5"}), "is not a whole number; legal are 1 to 4096 GiB"),
+                (self.of(requests={"aliyun.com/gpu-mem": "3"}), "is set only in requests"),
+                (self.of({"aliyun.com/gpu-mem": "4"}, requests={"aliyun.com/gpu-mem": "3"}), "must be equal"),
+                (self.of({"aliyun.com/gpu-mem": "5.5"}), "is not a whole number; legal: 1 to 4096 GiB"),
                 (self.of({"aliyun.com/gpu-mem": "10G"}), '"10G" is 10000000000 GiB, out of range'),
                 (self.of({"aliyun.com/gpu-mem": "9"}, labels={"aliyun.com/gpu-count": "2"}), "cannot be divided"),
                 (self.of({"elasticgpu.io/gpu-core": "150"}), "neither a share of one card nor a number of whole cards"),
                 (self.of({"elasticgpu.io/gpu-mem": "4"}), "no such resource"),
                 (self.of({SLOT: "1"}), "nobody asks for slots"),
-                (self.of({"nvidia.com/gpu": "17"}), "legal are 1 to 16 whole cards"),
-                (self.of({"elasticgpu.io/gpu": "17"}), "legal are 1 to 16 cards"),
+                (self.of({"nvidia.com/gpu": "17"}), "legal: 1 to 16 whole cards"),
+                (self.of({"elasticgpu.io/gpu": "17"}), "legal: 1 to 16 cards"),
                 (self.of({"aliyun.com/gpu-mem": "17"}, labels={"aliyun.com/gpu-count": "17"}), "gpu-count: \"17\""),
                 (self.of({"nvidia.com/gpu": "1"}, annotations={"elasticgpu.io/egpuc-<container-name>": "a"}),
                  "stands for the name of a container; write that instead (this pod has main)")):
@@ -188,9 +188,9 @@ class Served(AdmissionTest):
         for name, unit in (("elasticgpu.io/gpu-memory", "MiB"), ("elasticgpu.io/gpu-core", "hundredths of a card"),
                            ("elasticgpu.io/gpu", "cards"), ("aliyun.com/gpu-mem", "GiB"),
                            ("nvidia.com/gpu", "whole cards")):
-            for made, text in ((self.of(requests={name: "3"}), "stands in requests only"),
-                               (self.of({name: "4"}, requests={name: "3"}), "they have to be equal"),
-                               (self.of({name: "5.5"}), "is not a whole number; legal are 1 to "),
+            for made, text in ((self.of(requests={name: "3"}), "is set only in requests"),
+                               (self.of({name: "4"}, requests={name: "3"}), "they must be equal"),
+                               (self.of({name: "5.5"}), "is not a whole number; legal: 1 to "),
                                (self.of({name: "10G"}), f'"10G" is 10000000000 {unit}')):
                 with self.subTest(name=name, text=text):
                     self.assert_refused(made, f"{name}: ")

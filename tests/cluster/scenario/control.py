@@ -275,8 +275,8 @@ class Dialects(ControlTest):
         third = self.create(asking(self.name(), whole, containers=2))
         said = " ".join(wait_for("why it waits", 30,
                                  lambda: [m for m in self.messages(third) if "nodes are available" in m]))
-        self.assertIn("needs 4 whole cards, 0 are free: 4 cards: somebody has it alone", said)
-        self.assertIn("needs 4 whole cards, 2 are free: 2 cards: somebody has it alone", said)
+        self.assertIn("needs 4 whole cards, 0 are free: 4 cards: held exclusively", said)
+        self.assertIn("needs 4 whole cards, 2 are free: 2 cards: held exclusively", said)
         self.assertEqual(self.phase(third["metadata"]["name"]), "Pending")
         self.assertIn("none of 2 nodes", self.view("explain", third["metadata"]["name"]))
 
@@ -448,7 +448,7 @@ class Placement(ControlTest):
         self.assertNotEqual(self.where()[0], first[0], "the last good rules stay")
         said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(made)
                                                   if reason == "PlacementRefused"])
-        self.assertIn('placement.conf:2: namespace.default: "tight" is no placement; legal are binpack', said[0])
+        self.assertIn('placement.conf:2: namespace.default: "tight" is not a placement; legal: binpack', said[0])
         self.assertIn("nodes by", self.view("explain", self.created[0][1]))
 
     def test_a_pods_nonsense_is_refused(self):
@@ -456,7 +456,7 @@ class Placement(ControlTest):
         made["metadata"]["annotations"] = {"elasticgpu.io/placement": "tight"}
         with self.assertRaises(ApiError) as refused:
             self.create(made)
-        self.assertIn('annotation elasticgpu.io/placement: "tight" is no placement', str(refused.exception))
+        self.assertIn('annotation elasticgpu.io/placement: "tight" is not a placement', str(refused.exception))
 
 
 class Operator(ControlTest):

@@ -229,7 +229,7 @@ class ControlProcess(RingTest):
         for one in (leader, other):         # one authority, one serving certificate, whoever is asked
             status, text = one.ask(context, "POST", "/scheduler/filter", CALL)
             self.assertEqual(status, 200, text)
-            self.assertEqual(json.loads(text)["FailedAndUnresolvableNodes"], {"nowhere": "no card of ours on it"})
+            self.assertEqual(json.loads(text)["FailedAndUnresolvableNodes"], {"nowhere": "no card managed by Carve"})
             self.assertEqual(one.ask(stranger, "POST", "/scheduler/filter", CALL)[0], 403)
             self.assertEqual(one.ask(stranger, "GET", "/v1/cluster")[0], 403)
             self.assertEqual(one.ask(context, "GET", "/v1/cluster")[0], 200)
@@ -438,7 +438,7 @@ class ControlProcess(RingTest):
         row = {"name": nodes[0], "totalGPU": 16, "usedGPU": 0, "devs": [{"id": 0, "totalGPU": 16, "usedGPU": 0, "pods": []}]}
         wait_for("its card", 20, lambda: row in json.loads(on.get("/gpushare-scheduler/inspect")[1])["nodes"])
         self.assertEqual(json.loads(on.get(f"/gpushare-scheduler/inspect/{nodes[0]}")[1]), {"nodes": [row]})
-        self.assertIn("no card of ours", json.loads(on.get(f"/gpushare-scheduler/inspect/{nodes[1]}")[1])["error"])
+        self.assertIn("no card managed by Carve", json.loads(on.get(f"/gpushare-scheduler/inspect/{nodes[1]}")[1])["error"])
         objects = [self.kube.get("Node", name) for name in nodes]
         for size, fits in ((10, nodes[:1]), (17, [])):
             call = {"pod": {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [

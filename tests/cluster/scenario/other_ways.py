@@ -128,7 +128,7 @@ class BoundByOthers(OtherWays):
         said = wait_for("why it does not start", 30, lambda: [
             one for one in self.warnings(name) if "was chosen without Carve" in one])
         self.assertIn("node n2 was chosen without Carve and cannot give the cards", said[0])
-        self.assertIn("somebody has it alone", said[0])
+        self.assertIn("held exclusively", said[0])
         # And the kubelet has tried by then, and was refused by the agent.
         wait_for("the agent's word", 120, lambda: [one for one in self.warnings(name) if "has no record" in one])
         self.assertEqual((self.started(name), self.record_text(name)), ([], None))

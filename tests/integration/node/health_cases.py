@@ -143,7 +143,7 @@ class HealthCases:
         with open(policy, "w", encoding="utf-8") as file:
             file.write("xid 31 broken\n")
         code, _, err = self.m.carve("agent", "--standalone", *self.m.host, "--health-policy", policy)
-        assert code == 2 and "policy:1: action: \"broken\" is none; legal are ignore, application" in err, err
+        assert code == 2 and "policy:1: action: \"broken\" is unknown; legal: ignore, application" in err, err
 
 
 if __name__ == "__main__":
