@@ -53,7 +53,7 @@ bool Binder::busy() const {
   return in_bind_ > 0 || world_.clock.now().time_since_epoch() < Clock::Duration(last_.load()) + kBurst;
 }
 
-Result<ClusterModel::Pod> Binder::pod_of(const std::string& space, const std::string& name, const std::string& uid) {
+Result<ClusterModel::Pod> Binder::read_pod(const std::string& space, const std::string& name, const std::string& uid) {
   if (auto known = world_.model.pod(uid)) return known;
   // Bound before our watch has told of it, or nothing of ours.
   CARVE_TRY(const auto text, world_.api.get(pod_path(space, name)));
@@ -61,7 +61,7 @@ Result<ClusterModel::Pod> Binder::pod_of(const std::string& space, const std::st
   if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has that name now");
   PodEntry pod;
   pod.object = object;
-  if (auto known = known_pod(std::move(object), world_.settings)) pod = std::move(*known);
+  if (auto known = pod_entry_of(std::move(object), world_.settings)) pod = std::move(*known);
   return std::make_shared<const PodEntry>(std::move(pod));
 }
 
@@ -77,19 +77,19 @@ Result<void> Binder::bind_pod(std::string_view call) {
     return refuse(fail(Code::kUnavailable, fmt::format("this replica of carve control does not lead{}; try again",
                                                        holder.empty() ? std::string() : " (" + holder + " does)")));
   }
-  const auto found = pod_of(args.space, args.pod, args.uid);
+  const auto found = read_pod(args.space, args.pod, args.uid);
   if (!found) return refuse(fail_in("pod " + args.space + "/" + args.pod, found.error()));
   const PodEntry& pod = **found;
-  if (!pod.nonsense.empty()) return refuse(fail(Code::kInvalidArgument, pod.nonsense));
+  if (!pod.request_error.empty()) return refuse(fail(Code::kInvalidArgument, pod.request_error));
   if (!pod.object.node.empty()) {
     if (pod.object.node == args.node && (pod.record || pod.parts.empty())) return {};  // an answer that was lost
     return refuse(fail(Code::kFailedPrecondition, "the pod is on node " + pod.object.node + " already"));
   }
   if (pod.parts.empty()) return bind_without_cards(pod, args.node);
   const auto epoch = world_.leader.epoch();
-  auto why = world_.why ? world_.why(pod.owner(), args.node) : std::string();
+  auto why = world_.why_sent ? world_.why_sent(pod.owner(), args.node) : std::string();
   if (why.empty()) why = args.why;
-  auto wish = world_.expected ? world_.expected(pod.owner(), args.node) : std::vector<Slice>();
+  auto wish = world_.sent_for ? world_.sent_for(pod.owner(), args.node) : std::vector<Slice>();
   if (wish.empty()) wish = slices_in(args.wish);
   const auto room = world_.model.reserve(args.node, pod, world_.policy(pod, args.node), epoch, wish);
   if (!room) return refuse(fail_in("node " + args.node, room.error()));
@@ -129,7 +129,7 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
   if (written) {
     world_.model.settle(room.node, room.owner, Outcome::kBound);
     ++bound_;
-    told(pod, room, why);
+    report_assigned(pod, room, why);
     return {};
   }
   const auto code = written.error().code;
@@ -140,11 +140,11 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
     return give_up(written.error());
   }
   if (lost) ++unknown_;
-  switch (look_at(room)) {
+  switch (read_outcome(room)) {
     case Seen::kOurs:
       world_.model.settle(room.node, room.owner, Outcome::kBound);
       ++found_bound_;
-      told(pod, room);
+      report_assigned(pod, room);
       return {};
     case Seen::kNever:
       if (watch_is_behind(room))
@@ -155,7 +155,7 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
     case Seen::kUnbound:  // what the server has refused will not come; what it has not answered may
       world_.model.settle(room.node, room.owner, lost ? Outcome::kUnknown : Outcome::kFailed);
       break;
-    case Seen::kNothing:
+    case Seen::kUnreadable:
       world_.model.settle(room.node, room.owner, Outcome::kUnknown);
       break;
   }
@@ -174,11 +174,11 @@ Result<void> Binder::bind_without_cards(const PodEntry& pod, const std::string& 
   return {};
 }
 
-Binder::Seen Binder::look_at(const Reservation& room) {
+Binder::Seen Binder::read_outcome(const Reservation& room) {
   const auto text = world_.api.get(pod_path(room.space, room.pod));
-  if (!text) return text.error().code == Code::kNotFound ? Seen::kNever : Seen::kNothing;
+  if (!text) return text.error().code == Code::kNotFound ? Seen::kNever : Seen::kUnreadable;
   const auto object = codec::parse_cluster_pod(*text);
-  if (!object) return Seen::kNothing;
+  if (!object) return Seen::kUnreadable;
   if (object->ask.uid != room.owner.uid || object->ended) return Seen::kNever;
   if (object->node.empty() || (object->node == room.node && object->record.empty())) return Seen::kUnbound;
   const auto record = codec::decode_record(object->record);
@@ -191,9 +191,9 @@ bool Binder::watch_is_behind(const Reservation& room) const { return world_.mode
 
 void Binder::step() {
   const auto now = world_.clock.now();  // before the reads: what is read is at least as new
-  for (const Reservation& room : world_.model.unsettled(now - kLook)) {
-    const auto seen = look_at(room);
-    const bool forgotten = now >= room.since + kForgotten;
+  for (const Reservation& room : world_.model.unsettled(now - kReadAfter)) {
+    const auto seen = read_outcome(room);
+    const bool forgotten = now >= room.since + kWriteExpired;
     if ((seen == Seen::kNever && (forgotten || !watch_is_behind(room))) || (seen == Seen::kUnbound && forgotten)) {
       ++released_;
       world_.model.release(room.node, room.owner);
@@ -202,7 +202,7 @@ void Binder::step() {
     } else if (seen == Seen::kOurs && !room.bound) {
       ++found_bound_;
       world_.model.settle(room.node, room.owner, Outcome::kBound);
-      if (const auto pod = world_.model.pod(room.owner.uid)) told(*pod, room);
+      if (const auto pod = world_.model.pod(room.owner.uid)) report_assigned(*pod, room);
     }
   }
 }
@@ -211,10 +211,10 @@ void Binder::run(Clock& clock, const std::stop_token& stop) {
   while (clock.sleep_for(std::chrono::seconds(1), stop)) step();
 }
 
-void Binder::told(const PodEntry& pod, const Reservation& room, const std::string& why) {
-  if (!world_.tell) return;
+void Binder::report_assigned(const PodEntry& pod, const Reservation& room, const std::string& why) {
+  if (!world_.post_event) return;
   const auto& ask = pod.object.ask;
-  world_.tell({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
+  world_.post_event({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
                what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
 }
 

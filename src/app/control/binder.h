@@ -27,15 +27,15 @@ namespace carve::control {
 ///     carries the UID, so ours cannot take effect any more: released, as soon as the watch knows of no such pod (it
 ///     may yet tell that ours had taken effect before the pod went: its room is not to be given away before that);
 ///   - it is not bound: the request may still be on its way inside the server. A server gives no request longer than
-///     its --request-timeout (60 s by default) and then cancels it; so what is not bound when read kForgotten after the
+///     its --request-timeout (60 s by default) and then cancels it; so what is not bound when read kWriteExpired after the
 ///     write began never will be by that write: released. Until then a repeated call for the same node writes the very
 ///     same record, so that it does not matter which of the two arrives; on another node the first to arrive wins, and
 ///     both are covered.
 class Binder {
  public:
   static constexpr std::chrono::milliseconds kWrite = std::chrono::seconds(2);  // the API client's limit of one call
-  static constexpr Clock::Duration kForgotten = std::chrono::seconds(75);
-  static constexpr Clock::Duration kLook = std::chrono::seconds(2);  // before a write without its event is read
+  static constexpr Clock::Duration kWriteExpired = std::chrono::seconds(75);
+  static constexpr Clock::Duration kReadAfter = std::chrono::seconds(2);  // before a write without its event is read
 
   struct World {
     ClusterModel& model;
@@ -45,11 +45,11 @@ class Binder {
     Log& log;
     codec::DialectSettings settings;
     std::function<const PolicyRow&(const PodEntry& pod, const std::string& node)> policy;
-    std::function<void(codec::EventNote)> tell;  // may be empty
+    std::function<void(codec::EventNote)> post_event;  // may be empty
     /// What the pod was sent to that node for (Extender::sent_for); may be empty.
-    std::function<std::vector<Slice>(const Owner& owner, const std::string& node)> expected = {};
+    std::function<std::vector<Slice>(const Owner& owner, const std::string& node)> sent_for = {};
     /// And why (Extender::why_sent); may be empty.
-    std::function<std::string(const Owner& owner, const std::string& node)> why = {};
+    std::function<std::string(const Owner& owner, const std::string& node)> why_sent = {};
   };
   explicit Binder(World world) : world_(std::move(world)) {}
 
@@ -76,17 +76,17 @@ class Binder {
 
  private:
   Result<void> bind_pod(std::string_view call);
-  Result<ClusterModel::Pod> pod_of(const std::string& space, const std::string& name, const std::string& uid);
+  Result<ClusterModel::Pod> read_pod(const std::string& space, const std::string& name, const std::string& uid);
   Result<void> write(const PodEntry& pod, const Reservation& room, const std::string& why);
   Result<void> bind_without_cards(const PodEntry& pod, const std::string& node);
   [[nodiscard]] std::map<std::string, std::string> annotations_of(const PodEntry& pod, const Record& record,
                                                                   const std::string& text) const;
-  enum class Seen : std::uint8_t { kNothing, kUnbound, kOurs, kNever };
+  enum class Seen : std::uint8_t { kUnreadable, kUnbound, kOurs, kNever };
   /// What the server says of a pod for which something is set aside. kNever: ours cannot take effect any more.
-  Seen look_at(const Reservation& room);
+  Seen read_outcome(const Reservation& room);
   /// Of a pod for which the server says kNever: the model still has it, so its end is yet to be told.
   [[nodiscard]] bool watch_is_behind(const Reservation& room) const;
-  void told(const PodEntry& pod, const Reservation& room, const std::string& why = {});
+  void report_assigned(const PodEntry& pod, const Reservation& room, const std::string& why = {});
 
   World world_;
   std::atomic<int> in_bind_ = 0;                              // calls that are not answered yet

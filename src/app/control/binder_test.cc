@@ -86,7 +86,7 @@ struct Cluster : Leading {
   bool settled() { return api.wait_watches(3, 20s); }
   Binder binder(KubeApi& through) {
     return Binder({model, leader, through, clock, log, {}, binpack,
-                   [this](codec::EventNote one) { note(std::move(one)); }});
+                   [this](codec::EventNote one) { record_event(std::move(one)); }});
   }
   void add(const std::string& uid, const std::string& gib = "4") { put(PodText{.uid = uid, .gib = gib}); }
   /// What the pods' records add up to, by the server's own objects: nothing of the model in it.
@@ -133,9 +133,9 @@ TEST_F(BinderTest, OneWriteBindsWithTheRecord) {
   ASSERT_TRUE(cluster.settled());
   EXPECT_EQ(reserved(), 0U) << "the record is what counts now";
   EXPECT_EQ(cluster.model.snapshot()->at("n1")->ledger.slices().size(), 1U);
-  ASSERT_EQ(cluster.told.size(), 1U);
-  EXPECT_FALSE(cluster.told[0].warning);
-  EXPECT_THAT(cluster.told[0].message, HasSubstr("c: 4 GiB and compute 0 (besteffort) of card GPU-0"));
+  ASSERT_EQ(cluster.events.size(), 1U);
+  EXPECT_FALSE(cluster.events[0].warning);
+  EXPECT_THAT(cluster.events[0].message, HasSubstr("c: 4 GiB and compute 0 (besteffort) of card GPU-0"));
 }
 
 TEST_F(BinderTest, IsBusyAsLongAsABurstLasts) {
@@ -256,7 +256,7 @@ TEST_F(BinderTest, RoomIsKeptAsLongAsTheWriteMayStillCome) {
   EXPECT_THAT(binder.bind(call("a")), HasSubstr("injected"));
   EXPECT_EQ(binder.bind(call("b")), kOk);
   EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room")) << "the second card is a's, who may still come";
-  cluster.clock.advance(Binder::kForgotten - 1s);
+  cluster.clock.advance(Binder::kWriteExpired - 1s);
   cluster.leader.step();
   binder.step();
   EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room"));
@@ -376,7 +376,7 @@ TEST(BinderRace, NoCardIsOverAndNothingLeaks) {
     }
     unsure.arrive(1000);
     ASSERT_TRUE(cluster.settled());
-    cluster.clock.advance(Binder::kForgotten);
+    cluster.clock.advance(Binder::kWriteExpired);
     binder.step();
     ASSERT_TRUE(cluster.settled());
     const auto stats = cluster.model.stats();

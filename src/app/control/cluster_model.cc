@@ -18,7 +18,7 @@ KubeSink ClusterModel::nodes() {
             const auto gone = codec::parse_cluster_node(change.object);
             const std::lock_guard lock(mutex_);
             if (!gone) return unreadable("Node", gone.error());
-            touch_all(gone->name).exists = false;
+            touch_to_rebuild(gone->name).exists = false;
           },
           {}};
 }
@@ -44,7 +44,7 @@ KubeSink ClusterModel::pods() {
             const std::lock_guard lock(mutex_);
             if (!gone) return unreadable("Pod", gone.error());
             store_pod(gone->ask.uid, nullptr);
-            settled(gone->ask.uid);
+            on_pod_settled(gone->ask.uid);
           },
           {}};
 }
@@ -59,15 +59,15 @@ NodeEntry& ClusterModel::touch(const std::string& node) const {
   return nodes_[node];
 }
 
-NodeEntry& ClusterModel::touch_all(const std::string& node) const {
+NodeEntry& ClusterModel::touch_to_rebuild(const std::string& node) const {
   NodeEntry& entry = touch(node);
-  entry.anew = true;
+  entry.rebuild = true;
   return entry;
 }
 
-NodeEntry& ClusterModel::touch_of(const std::string& node, const Owner& owner) const {
+NodeEntry& ClusterModel::touch_owner(const std::string& node, const Owner& owner) const {
   NodeEntry& entry = touch(node);
-  entry.moved.insert(owner);
+  entry.changed_owners.insert(owner);
   return entry;
 }
 
@@ -78,7 +78,7 @@ void ClusterModel::put_node(const std::string& text) {
   // Heartbeats and all conditions but two change nothing of ours.
   const auto known = nodes_.find(node->name);
   if (known != nodes_.end() && known->second.exists && known->second.node == *node) return;
-  NodeEntry& entry = touch_all(node->name);
+  NodeEntry& entry = touch_to_rebuild(node->name);
   entry.exists = true;
   entry.node = std::move(*node);
 }
@@ -99,11 +99,11 @@ void ClusterModel::replace_nodes(const std::vector<std::string>& all) {
     if (std::exchange(entry.exists, false)) dirty_.insert(name);
   }
   for (auto& node : read) {
-    NodeEntry& entry = touch_all(node.name);
+    NodeEntry& entry = touch_to_rebuild(node.name);
     entry.exists = true;
     entry.node = std::move(node);
   }
-  heard(&nodes_synced_);
+  mark_synced(&nodes_synced_);
 }
 
 void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
@@ -117,14 +117,14 @@ void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gp
   NodeEntry& entry = touch(gpu->object.node);
   // From now on this object speaks for them.
   for (const auto& holder : gpu->object.holders) {
-    if (entry.lingering.erase(holder.slice.owner) > 0) entry.moved.insert(holder.slice.owner);
+    if (entry.lingering.erase(holder.slice.owner) > 0) entry.changed_owners.insert(holder.slice.owner);
   }
   entry.put_gpu(name, std::move(gpu));
 }
 
 void ClusterModel::put_gpu(const std::string& text) {
   GpuEntry gpu;
-  auto object = codec::parse_gpu_object(text, &gpu.odd);
+  auto object = codec::parse_gpu_object(text, &gpu.unreadable_holders);
   const std::lock_guard lock(mutex_);
   if (!object) return unreadable("GPU", object.error());
   gpu.object = std::move(*object);
@@ -136,7 +136,7 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
   std::map<std::string, GpuEntry> read;
   for (const auto& text : all) {
     GpuEntry gpu;
-    auto object = codec::parse_gpu_object(text, &gpu.odd);
+    auto object = codec::parse_gpu_object(text, &gpu.unreadable_holders);
     if (!object) {
       const std::lock_guard lock(mutex_);
       unreadable("GPU", object.error());
@@ -153,18 +153,18 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
   }
   for (const auto& name : gone) store_gpu(name, std::nullopt);
   for (auto& [name, gpu] : read) store_gpu(name, std::move(gpu));
-  heard(&gpus_synced_);
+  mark_synced(&gpus_synced_);
 }
 
 /// What the pod held stays booked until its node has had the time to say that it is held.
-void ClusterModel::pod_gone(const PodEntry& pod) {
+void ClusterModel::on_pod_removed(const PodEntry& pod) {
   const auto now = clock_.now();
-  if (now >= look_at_departed_) {  // not for each of thousands that go
+  if (now >= departed_cleanup_at_) {  // not for each of thousands that go
     std::erase_if(departed_, [&](const auto& one) { return one.second + kDeparted <= now; });
-    look_at_departed_ = now + std::chrono::seconds(1);
+    departed_cleanup_at_ = now + std::chrono::seconds(1);
   }
   departed_[pod.object.ask.uid] = now;
-  NodeEntry& entry = touch_of(pod.object.node, pod.owner());
+  NodeEntry& entry = touch_owner(pod.object.node, pod.owner());
   if (entry.named(pod.owner())) return;
   lingering_.insert(pod.object.node);
   entry.lingering[pod.owner()] = {slices_of(*pod.record), pod.record->epoch, now + kLinger};
@@ -182,14 +182,14 @@ void ClusterModel::store_pod(const std::string& uid, Pod pod) {
     known->second = nodes_[pod->object.node].pods[uid] = pod;
     return;
   }
-  if (before && !before->object.node.empty()) touch_of(before->object.node, before->owner()).pods.erase(uid);
+  if (before && !before->object.node.empty()) touch_owner(before->object.node, before->owner()).pods.erase(uid);
   if (pod) {
     pods_[uid] = pod;
-    if (!pod->object.node.empty()) touch_of(pod->object.node, pod->owner()).pods[uid] = pod;
+    if (!pod->object.node.empty()) touch_owner(pod->object.node, pod->owner()).pods[uid] = pod;
   } else if (before) {
     pods_.erase(known);
   }
-  if (before && before->holds() && !(pod && pod->holds())) pod_gone(*before);
+  if (before && before->holds() && !(pod && pod->holds())) on_pod_removed(*before);
 }
 
 void ClusterModel::put_pod(const std::string& text) {
@@ -201,14 +201,14 @@ void ClusterModel::put_pod(const std::string& text) {
   const auto uid = object->ask.uid;
   // A node without a record is somebody else's word: room may be set aside there still (static_pod_binder.h).
   const bool over = (!object->node.empty() && !object->record.empty()) || object->ended;
-  auto known = known_pod(std::move(*object), settings_);
+  auto entry = pod_entry_of(std::move(*object), settings_);
   const std::lock_guard lock(mutex_);
   if (known) {
     store_pod(uid, std::make_shared<const PodEntry>(std::move(*known)));
   } else if (pods_.contains(uid)) {
     store_pod(uid, nullptr);
   }
-  if (over) settled(uid);
+  if (over) on_pod_settled(uid);
 }
 
 void ClusterModel::replace_pods(const std::vector<std::string>& all) {
@@ -223,7 +223,7 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
     }
     const auto uid = object->ask.uid;
     if ((!object->node.empty() && !object->record.empty()) || object->ended) over.insert(uid);
-    if (auto known = known_pod(std::move(*object), settings_))
+    if (auto entry = pod_entry_of(std::move(*object), settings_))
       read[uid] = std::make_shared<const PodEntry>(std::move(*known));
   }
   const std::lock_guard lock(mutex_);
@@ -234,13 +234,13 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   // Room for a pod that this list does not have stays: the list may be older than the pod. The binder reads it.
   for (const auto& uid : gone) store_pod(uid, nullptr);
   for (const auto& [uid, pod] : read) store_pod(uid, pod);
-  for (const auto& uid : over) settled(uid);
-  heard(&pods_synced_);
+  for (const auto& uid : over) on_pod_settled(uid);
+  mark_synced(&pods_synced_);
 }
 
 void ClusterModel::mark(const std::string& node, std::set<int> indexes) {
   const std::lock_guard lock(mutex_);
-  touch_all(node).marked = std::move(indexes);
+  touch_to_rebuild(node).marked = std::move(indexes);
 }
 
 std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
@@ -254,18 +254,18 @@ std::vector<codec::GpuObject> ClusterModel::gpu_objects() const {
 
 bool ClusterModel::synced() const {
   const std::lock_guard lock(mutex_);
-  return whole();
+  return all_synced();
 }
 
 /// What does not fit is told from then on: before, a pod's card may only not have been told of yet.
-void ClusterModel::heard(bool* which) {
-  if (whole()) return;
+void ClusterModel::mark_synced(bool* which) {
+  if (all_synced()) return;
   *which = true;
-  if (!whole()) return;
+  if (!all_synced()) return;
   for (const auto& [name, entry] : nodes_) dirty_.insert(name);
 }
 
-void ClusterModel::tell_conflicts(const std::string& node, const std::vector<Conflict>& before,
+void ClusterModel::report_conflicts(const std::string& node, const std::vector<Conflict>& before,
                                   const std::vector<Conflict>& now) const {
   for (const auto& one : now) {
     if (std::find(before.begin(), before.end(), one) != before.end()) continue;
@@ -289,10 +289,10 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* ch
   NodeEntry& entry = found->second;
   auto made = made_of(entry);
   ++stats_.rebuilt;
-  const auto odd = odd_records(entry);
+  const auto odd = invalid_records(entry);
   made.conflicts.insert(made.conflicts.end(), odd.begin(), odd.end());
-  if (!whole()) made.conflicts.clear();
-  tell_conflicts(name, entry.conflicts, made.conflicts);
+  if (!all_synced()) made.conflicts.clear();
+  report_conflicts(name, entry.conflicts, made.conflicts);
   entry.conflicts = std::move(made.conflicts);
   if (entry.exists && !entry.gpus.empty()) {
     (*changed)[name] = std::move(made.state);
@@ -302,7 +302,7 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* ch
   if (entry.empty()) nodes_.erase(found);
 }
 
-void ClusterModel::end_lingering() const {
+void ClusterModel::expire_lingering() const {
   const auto now = clock_.now();
   if (now < linger_until_) return;
   linger_until_ = Clock::Time::max();
@@ -316,7 +316,7 @@ void ClusterModel::end_lingering() const {
           linger_until_ = std::min(linger_until_, one.second.until);
           return false;
         }
-        (void)touch_of(*at, one.first);
+        (void)touch_owner(*at, one.first);
         return true;
       });
       left = !gone.empty();
@@ -326,8 +326,8 @@ void ClusterModel::end_lingering() const {
 }
 
 void ClusterModel::refresh() const {
-  end_lingering();
-  end_holds();
+  expire_lingering();
+  expire_nominated();
   if (dirty_.empty()) return;
   ClusterState::Nodes changed;
   for (const auto& name : dirty_) refresh_node(name, &changed);
@@ -401,13 +401,13 @@ ClusterModel::Stats ClusterModel::stats() const {
   for (const auto& [name, state] : *published_) {
     now.cards += state->ledger.cards().size();
     now.leaving += state->closed.empty() ? 0 : 1;
-    now.shared += state->closed_to.empty() ? 0 : 1;
+    now.conflicting += state->closed_to.empty() ? 0 : 1;
     for (const auto& card : state->ledger.cards()) now.closed += card.card.closed.empty() ? 0 : 1;
   }
   for (const auto& [name, entry] : nodes_) {
     now.conflicts += entry.conflicts.size();
     now.reserved += entry.reserved.size();
-    now.held += entry.kept.size();
+    now.nominated += entry.kept.size();
   }
   for (const auto& [uid, pod] : pods_) {
     now.holding += pod->holds() ? 1 : 0;

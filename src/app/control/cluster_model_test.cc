@@ -268,7 +268,7 @@ TEST_F(ClusterModelTest, NobodyIsSentWhereAnotherPluginServesANameOfItsDialect) 
     EXPECT_EQ(closed->at("n1")->closed, "");
     EXPECT_THAT(closed->at("n1")->closed_to.at("gpushare"), HasSubstr(name));
     EXPECT_EQ(closed->at("n1")->closed_to.size(), 1U);
-    EXPECT_EQ(fed.model.stats().shared, 1U);
+    EXPECT_EQ(fed.model.stats().conflicting, 1U);
     for (const char* uid : {"a", "there"}) {
       const auto refused = fed.model.reserve("n1", *fed.model.pod(uid), kPolicies[0], 1);
       ASSERT_FALSE(refused) << uid;
@@ -284,7 +284,7 @@ TEST_F(ClusterModelTest, NobodyIsSentWhereAnotherPluginServesANameOfItsDialect) 
 }
 
 TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
-  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   const auto room = fed.model.reserve("n1", pod, kPolicies[0], 7);
   ASSERT_TRUE(room) << room.error().what;
@@ -308,7 +308,7 @@ TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
   codec::GpuObject other = gpu("n1", "GPU-1");
   other.index = 1;
   Fed::put(fed.gpus, gpu_object(other));
-  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const auto chosen = fed.model.reserve("n1", pod, kPolicies[0], 7);
   ASSERT_TRUE(chosen) << chosen.error().what;
   fed.model.release("n1", pod.owner());
@@ -332,7 +332,7 @@ TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
 }
 
 TEST_F(ClusterModelTest, RoomOfAnEarlierLeadershipIsChosenAnew) {
-  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 1));
   fed.model.settle("n1", owner, Outcome::kUnknown);
@@ -343,7 +343,7 @@ TEST_F(ClusterModelTest, RoomOfAnEarlierLeadershipIsChosenAnew) {
 }
 
 TEST_F(ClusterModelTest, RoomIsFreeAgainWhenTheWriteFailedOrThePodWent) {
-  const PodEntry pod = *known_pod(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
+  const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 7));
   fed.model.settle("n1", owner, Outcome::kFailed);

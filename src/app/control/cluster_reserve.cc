@@ -44,7 +44,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
     return fail(Code::kUnavailable, why);
   if (const auto found = entry.reserved.find(owner); found != entry.reserved.end()) {
     if (found->second.epoch == epoch) {
-      ++found->second.asking;
+      ++found->second.writes_in_flight;
       found->second.since = clock_.now();
       return found->second;
     }
@@ -52,10 +52,10 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
     free_room(node, owner);
     refresh();
   }
-  return set_aside(node, pod, policy, epoch, wish);
+  return reserve_locked(node, pod, policy, epoch, wish);
 }
 
-Result<Reservation> ClusterModel::set_aside(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
+Result<Reservation> ClusterModel::reserve_locked(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
                                             std::uint64_t epoch, const std::vector<Slice>& wish) {
   const auto state = published_->find(node);
   if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
@@ -76,7 +76,7 @@ Result<Reservation> ClusterModel::set_aside(const std::string& node, const PodEn
   const auto& ask = pod.object.ask;
   Reservation room{node,  pod.owner(), ask.space, ask.name, std::move(slices), epoch, clock_.now(), 1,
                    false, false};
-  touch_of(node, pod.owner()).reserved[pod.owner()] = room;
+  touch_owner(node, pod.owner()).reserved[pod.owner()] = room;
   reserved_[ask.uid].insert(node);
   return room;
 }
@@ -88,10 +88,10 @@ void ClusterModel::settle(const std::string& node, const Owner& owner, Outcome o
   const auto found = entry->second.reserved.find(owner);
   if (found == entry->second.reserved.end()) return;  // the watch was faster
   Reservation& room = found->second;
-  room.asking = std::max(0, room.asking - 1);
-  room.unknown = room.unknown || outcome == Outcome::kUnknown;
+  room.writes_in_flight = std::max(0, room.writes_in_flight - 1);
+  room.outcome_unknown = room.outcome_unknown || outcome == Outcome::kUnknown;
   room.bound = room.bound || outcome == Outcome::kBound;
-  if (room.asking == 0 && !room.unknown && !room.bound) free_room(node, owner);
+  if (room.writes_in_flight == 0 && !room.outcome_unknown && !room.bound) free_room(node, owner);
 }
 
 void ClusterModel::release(const std::string& node, const Owner& owner) {
@@ -102,7 +102,7 @@ void ClusterModel::release(const std::string& node, const Owner& owner) {
 void ClusterModel::free_room(const std::string& node, const Owner& owner) {
   const auto entry = nodes_.find(node);
   if (entry == nodes_.end() || entry->second.reserved.erase(owner) == 0) return;
-  (void)touch_of(node, owner);
+  (void)touch_owner(node, owner);
   const auto where = reserved_.find(owner.uid);
   if (where == reserved_.end()) return;
   where->second.erase(node);
@@ -114,50 +114,50 @@ void ClusterModel::drop_reservations(const std::string& uid) {
   const auto where = reserved_.find(uid);
   if (where == reserved_.end()) return;
   const Owner owner{OwnerKind::kPod, uid};
-  for (const auto& node : where->second) touch_of(node, owner).reserved.erase(owner);
+  for (const auto& node : where->second) touch_owner(node, owner).reserved.erase(owner);
   reserved_.erase(where);
 }
 
-void ClusterModel::settled(const std::string& uid) {
+void ClusterModel::on_pod_settled(const std::string& uid) {
   drop_reservations(uid);
-  free_hold(uid);
+  erase_nominated(uid);
 }
 
-void ClusterModel::free_hold(const std::string& uid) {
-  const auto where = held_.find(uid);
-  if (where == held_.end()) return;
+void ClusterModel::erase_nominated(const std::string& uid) {
+  const auto where = nominated_.find(uid);
+  if (where == nominated_.end()) return;
   touch(where->second).kept.erase({OwnerKind::kPod, uid});
-  held_.erase(where);
+  nominated_.erase(where);
 }
 
-void ClusterModel::put_reservation(const std::string& node, NominatedReservation hold, Clock::Time until) {
+void ClusterModel::put_nominated_reservation(const std::string& node, NominatedReservation reservation, Clock::Time until) {
   const std::lock_guard lock(mutex_);
-  const Owner owner = hold.owner;
-  free_hold(owner.uid);
-  held_[owner.uid] = node;
-  touch(node).kept[owner] = {std::move(hold), until};
+  const Owner owner = reservation.owner;
+  erase_nominated(owner.uid);
+  nominated_[owner.uid] = node;
+  touch(node).kept[owner] = {std::move(reservation), until};
 }
 
-void ClusterModel::drop_hold(const std::string& uid) {
+void ClusterModel::drop_nominated_reservation(const std::string& uid) {
   const std::lock_guard lock(mutex_);
-  free_hold(uid);
+  erase_nominated(uid);
 }
 
-bool ClusterModel::has_hold(const std::string& uid) const {
+bool ClusterModel::has_nominated_reservation(const std::string& uid) const {
   const std::lock_guard lock(mutex_);
-  end_holds();
-  return held_.contains(uid);
+  expire_nominated();
+  return nominated_.contains(uid);
 }
 
-void ClusterModel::end_holds() const {
+void ClusterModel::expire_nominated() const {
   const auto now = clock_.now();
-  for (auto at = held_.begin(); at != held_.end();) {
+  for (auto at = nominated_.begin(); at != nominated_.end();) {
     const auto entry = nodes_.find(at->second);
     const bool over = entry == nodes_.end() || std::erase_if(entry->second.kept, [&](const auto& one) {
                         return one.first.uid == at->first && one.second.until <= now;
                       }) > 0;
     if (over) dirty_.insert(at->second);
-    at = over ? held_.erase(at) : std::next(at);
+    at = over ? nominated_.erase(at) : std::next(at);
   }
 }
 
@@ -179,7 +179,7 @@ std::vector<Reservation> ClusterModel::unsettled(Clock::Time before) const {
       const auto entry = nodes_.find(node);
       if (entry == nodes_.end()) continue;
       const auto found = entry->second.reserved.find({OwnerKind::kPod, uid});
-      if (found != entry->second.reserved.end() && found->second.asking == 0 && found->second.since <= before)
+      if (found != entry->second.reserved.end() && found->second.writes_in_flight == 0 && found->second.since <= before)
         open.push_back(found->second);
     }
   }

@@ -65,7 +65,7 @@ class Extender {
   /// opinion. A node that will be full when those have come who are on their way there gets the least.
   [[nodiscard]] std::string prioritize(std::string_view call) const;
   /// What the pod will hold on that node by what was said a moment ago; empty: nothing was. For its Binding, which
-  /// begins. The pod stays expected for AssumedPods::kComes, or until it is seen to hold: a question that came before
+  /// begins. The pod stays expected for AssumedPods::kAfterBinding, or until it is seen to hold: a question that came before
   /// may look at a cluster without it.
   [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, const std::string& node) const;
   /// Why it was sent there, for a person: among how many nodes, by which policies. Empty: it was not, or by another
@@ -78,7 +78,7 @@ class Extender {
   /// What choose() would answer if kube-scheduler asked about all nodes that have a card, `but` apart; the pod is
   /// expected there. nullopt: none serves it, or none will when those have come who are on their way.
   ///   cost    as choose()
-  [[nodiscard]] std::optional<Sent> choose_anywhere(const PodEntry& pod, const std::set<std::string>& but) const;
+  [[nodiscard]] std::optional<Sent> choose_anywhere(const PodEntry& pod, const std::set<std::string>& excluded) const;
 
  private:
   /// What the pod asks for, and which of the named nodes have it.

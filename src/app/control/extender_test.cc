@@ -292,7 +292,7 @@ TEST_F(Burst, WhoCameAndWentBetweenTwoQuestionsIsExpectedNoLonger) {
   EXPECT_EQ(sent("a", R"("aliyun.com/gpu-mem":"8")", both_), "half");
   EXPECT_EQ(ahead_.sent_for({OwnerKind::kPod, "a"}, "half").size(), 1U);
   EXPECT_EQ(sent("b", ask_, both_), "idle") << "its Binding is on its way";
-  clock_.advance(AssumedPods::kComes);
+  clock_.advance(AssumedPods::kAfterBinding);
   EXPECT_EQ(sent("c", ask_, both_), "half");
 }
 

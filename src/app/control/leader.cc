@@ -11,8 +11,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto kCatchUp = milliseconds(50);
-constexpr auto kAgain = milliseconds(500);  // after an error
+constexpr auto kResyncPoll = milliseconds(50);
+constexpr auto kRetry = milliseconds(500);  // after an error
 
 std::string micro_time(Clock::WallTime time) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
@@ -32,7 +32,7 @@ std::string Leader::path() const {
   return fmt::format("/apis/coordination.k8s.io/v1/namespaces/{}/leases", names_.space);
 }
 
-Result<void> Leader::look() {
+Result<void> Leader::read_lease() {
   const auto text = world_.api.get(path() + "/" + names_.lease);
   codec::Lease lease;
   lease.space = names_.space;
@@ -55,19 +55,19 @@ Result<void> Leader::look() {
 Result<void> Leader::write(LeaderElection::Move move) {
   const auto floor = move == LeaderElection::Move::kTake && world_.known_epoch ? world_.known_epoch() : 0;
   const auto sent = world_.clock.now();
-  codec::Lease wish;
+  codec::Lease lease;
   {
     const std::lock_guard lock(mutex_);
-    wish = leader_election_.wish(move, floor, micro_time(world_.clock.wall_now()));
+    lease = leader_election_.lease_for(move, floor, micro_time(world_.clock.wall_now()));
   }
-  const auto body = codec::encode_lease(wish);
+  const auto body = codec::encode_lease(lease);
   const auto written =
-      wish.version.empty() ? world_.api.create(path(), body) : world_.api.replace(path() + "/" + names_.lease, body);
+      lease.version.empty() ? world_.api.create(path(), body) : world_.api.replace(path() + "/" + names_.lease, body);
   // Not known to be written is not written: the next look tells, and until then the old time counts.
   if (!written) return tl::unexpected(written.error());
-  CARVE_TRY(const auto lease, codec::parse_lease(*written));
+  CARVE_TRY(const auto stored, codec::parse_lease(*written));
   const std::lock_guard lock(mutex_);
-  leader_election_.wrote(lease, sent);
+  leader_election_.wrote(stored, sent);
   if (move == LeaderElection::Move::kTake) {
     caught_up_ = false;
     ++terms_;
@@ -76,12 +76,12 @@ Result<void> Leader::write(LeaderElection::Move move) {
   return {};
 }
 
-void Leader::catch_up() {
+void Leader::check_caught_up() {
   const auto known = world_.caught_up ? world_.caught_up(terms_) : Result<bool>(true);
-  if (!known && std::exchange(behind_, known.error().what) != known.error().what)
-    world_.log.warn("what the leader before wrote cannot be read", {{"error", behind_}});
+  if (!known && std::exchange(resync_error_, known.error().what) != known.error().what)
+    world_.log.warn("what the leader before wrote cannot be read", {{"error", resync_error_}});
   if (!known || !*known) return;
-  behind_.clear();
+  resync_error_.clear();
   const std::lock_guard lock(mutex_);
   caught_up_ = true;
   world_.log.info("leading", {{"epoch", leader_election_.epoch()}});
@@ -89,27 +89,27 @@ void Leader::catch_up() {
 
 Clock::Duration Leader::step() {
   LeaderElection::Move move;
-  bool holds = false;
+  bool has_lease = false;
   {
     const std::lock_guard lock(mutex_);
     move = leader_election_.move(world_.clock.now());
-    holds = leader_election_.epoch() != 0;
+    has_lease = leader_election_.epoch() != 0;
   }
   Result<void> done;
   if (move == LeaderElection::Move::kWait) {
-    if (!holds) done = look();
+    if (!has_lease) done = read_lease();
   } else {
     // What was seen may be old; a take goes by what is there now. A renewal that conflicts is looked at again.
     done = write(move);
     if (!done) {
-      trouble_ = done.error().what;
-      done = look();
+      lease_error_ = done.error().what;
+      done = read_lease();
     }
   }
   if (!done) {
-    if (std::exchange(trouble_, done.error().what) != done.error().what)
+    if (std::exchange(lease_error_, done.error().what) != done.error().what)
       world_.log.warn("the lease cannot be read or written", {{"error", done.error().what}});
-    return kAgain;
+    return kRetry;
   }
   bool wait_for_cache = false;
   {
@@ -118,11 +118,11 @@ Clock::Duration Leader::step() {
     wait_for_cache = leader_election_.epoch() != 0 && !caught_up_;
   }
   if (wait_for_cache) {
-    catch_up();
-    return kCatchUp;
+    check_caught_up();
+    return kResyncPoll;
   }
   if (move == LeaderElection::Move::kTake) return Clock::Duration(0);
-  return std::min<Clock::Duration>(timing_.renew / 2, kAgain);
+  return std::min<Clock::Duration>(timing_.renew / 2, kRetry);
 }
 
 void Leader::give_back() {

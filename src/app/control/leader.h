@@ -52,9 +52,9 @@ class Leader {
   [[nodiscard]] std::uint64_t terms() const { return terms_; }
 
  private:
-  Result<void> look();
+  Result<void> read_lease();
   Result<void> write(LeaderElection::Move move);
-  void catch_up();
+  void check_caught_up();
   [[nodiscard]] std::string path() const;
 
   World world_;
@@ -64,8 +64,8 @@ class Leader {
   LeaderElection leader_election_;
   bool caught_up_ = false;
   mutable Clock::Time promised_{};  // the latest deadline to which leads_until() said yes
-  std::string trouble_;  // of the lease
-  std::string behind_;   // why it is not known what was written before
+  std::string lease_error_;  // of the lease
+  std::string resync_error_;   // why it is not known what was written before
   std::atomic<std::uint64_t> terms_ = 0;
 };
 

@@ -29,7 +29,7 @@ class LeaderElection {
   [[nodiscard]] Move move(Clock::Time now) const;
   /// The Lease to write for that move. `floor`: epochs up to this one have been used; so are those that stood in a
   /// Lease before our own eyes, also where that Lease is gone.
-  [[nodiscard]] codec::Lease wish(Move move, std::uint64_t floor, const std::string& now_rfc3339) const;
+  [[nodiscard]] codec::Lease lease_for(Move move, std::uint64_t floor, const std::string& now_rfc3339) const;
   /// The server took it. `sent`: before the write began.
   void wrote(const codec::Lease& lease, Clock::Time sent);
   /// Somebody else leads, or nobody knows.
@@ -44,8 +44,8 @@ class LeaderElection {
   std::string identity_;
   Timing timing_;
   codec::Lease seen_;
-  bool looked_ = false;
-  Clock::Time looked_at_{};
+  bool seen_once_ = false;
+  Clock::Time seen_at_{};
   Clock::Time changed_{};  // when seen_ last was another one, as we noticed
   Clock::Time renewed_{};  // before our last write that counted
   std::uint64_t epoch_ = 0;

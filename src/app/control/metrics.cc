@@ -145,14 +145,14 @@ void write_cluster_stats(const ClusterModel::Stats& stats, codec::MetricsText* t
   gauge("carve_cards_closed", "Cards on which nothing new is put.", stats.closed);
   gauge("carve_nodes_leaving", "Nodes whose agent is being replaced: nobody is sent there.", stats.leaving);
   gauge("carve_nodes_conflicting",
-        "Nodes where another device plugin serves a name: who asks in its dialect is not sent there.", stats.shared);
+        "Nodes where another device plugin serves a name: who asks in its dialect is not sent there.", stats.conflicting);
   text->family("carve_pods", Kind::kGauge,
                "Pods that ask for cards: hold some, wait, or are on a node without a record.");
   text->sample(std::uint64_t{stats.holding}, {{"state", "holding"}});
   text->sample(std::uint64_t{stats.waiting}, {{"state", "waiting"}});
   text->sample(std::uint64_t{stats.unplaced}, {{"state", "unplaced"}});
   gauge("carve_control_reservations", "Room set aside for bindings on their way.", stats.reserved);
-  gauge("carve_control_holds", "Pods for which room is kept while others go for them.", stats.held);
+  gauge("carve_control_holds", "Pods for which room is kept while others go for them.", stats.nominated);
   gauge("carve_control_conflicts", "Slices that are held and cannot be.", stats.conflicts);
   const auto counter = [text](std::string_view name, std::string_view help, std::uint64_t value) {
     text->family(name, Kind::kCounter, help);
@@ -184,13 +184,13 @@ void write_preemptions(const Preemptor::Stats& made, codec::MetricsText* text) {
   text->sample(made.victims);
 }
 
-void write_node_nominator(const NodeNominator::Stats& named, codec::MetricsText* text) {
+void write_node_nominator(const NodeNominator::Stats& stats, codec::MetricsText* text) {
   text->family("carve_control_nodes_named_total", Kind::kCounter,
                "Nodes named to pods that kube-scheduler turned away without having looked at them.");
-  text->sample(named.named);
+  text->sample(stats.nominated);
   text->family("carve_control_nodes_named_in_vain_total", Kind::kCounter,
                "Of these, where the pod did not come: more than cards was missing there.");
-  text->sample(named.in_vain);
+  text->sample(stats.unsuccessful);
 }
 
 }  // namespace carve::control

@@ -36,7 +36,7 @@ LinkMatrix links_of(const NodeEntry& entry) {
 Card card_of(const GpuEntry& gpu, const std::set<int>& marked) {
   Card card = gpu.object.card;
   const auto& doors = gpu.object.doors;
-  if (gpu.odd > 0) {
+  if (gpu.unreadable_holders > 0) {
     card.closed = "closed: its GPU object names a holder that cannot be read";
   } else if (!doors.empty() && std::find(doors.begin(), doors.end(), "slots") == doors.end()) {
     card.closed = "given out by DRA only";
@@ -57,19 +57,19 @@ bool same_links(const codec::GpuObject& a, const codec::GpuObject& b) {
 
 /// All that card_of() looks at.
 bool same_card(const GpuEntry& a, const GpuEntry& b) {
-  return a.odd == b.odd && a.object.card == b.object.card && a.object.doors == b.object.doors &&
+  return a.unreadable_holders == b.unreadable_holders && a.object.card == b.object.card && a.object.doors == b.object.doors &&
          a.object.index == b.object.index && a.object.node == b.object.node;
 }
 
 /// Whose holders are others, or come in another order: all but those that stand alike at the beginning and at the end.
-void add_moved(const std::vector<codec::GpuHolder>& before, const std::vector<codec::GpuHolder>& now,
+void add_changed_owners(const std::vector<codec::GpuHolder>& before, const std::vector<codec::GpuHolder>& now,
                std::set<Owner>* moved) {
   const auto alike = [](const codec::GpuHolder& a, const codec::GpuHolder& b) { return a.slice == b.slice; };
   const auto first = std::mismatch(before.begin(), before.end(), now.begin(), now.end(), alike);
   const auto last = std::mismatch(before.rbegin(), std::reverse_iterator(first.first), now.rbegin(),
                                   std::reverse_iterator(first.second), alike);
-  for (auto at = first.first; at != last.first.base(); ++at) moved->insert(at->slice.owner);
-  for (auto at = first.second; at != last.second.base(); ++at) moved->insert(at->slice.owner);
+  for (auto at = first.first; at != last.first.base(); ++at) changed->insert(at->slice.owner);
+  for (auto at = first.second; at != last.second.base(); ++at) changed->insert(at->slice.owner);
 }
 
 /// Adds what is not there yet: identity is (part, card).
@@ -96,13 +96,13 @@ void NodeEntry::put_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
   const auto known = gpus.find(name);
   if (gpu && known != gpus.end()) {
     if (!same_links(known->second.object, gpu->object)) links.reset();
-    if (!links || !same_card(known->second, *gpu)) anew = true;
-    add_moved(known->second.object.holders, gpu->object.holders, &moved);
+    if (!links || !same_card(known->second, *gpu)) rebuild = true;
+    add_changed_owners(known->second.object.holders, gpu->object.holders, &changed_owners);
     known->second = std::move(*gpu);
     return;
   }
   links.reset();
-  anew = true;
+  rebuild = true;
   if (gpu) {
     gpus[name] = std::move(*gpu);
   } else if (known != gpus.end()) {
@@ -166,20 +166,20 @@ namespace {
 Booking booking_of(const NodeEntry& entry, const Owner& owner) {
   Booking one{owner, {}};
   const auto pod = owner.kind == OwnerKind::kPod ? entry.pods.find(owner.uid) : entry.pods.end();
-  bool told = pod != entry.pods.end() && pod->second->holds();
-  if (told) add_slices(&one.slices, slices_of(*pod->second->record));
+  bool booked = pod != entry.pods.end() && pod->second->holds();
+  if (booked) add_slices(&one.slices, slices_of(*pod->second->record));
   for (const auto& [name, gpu] : entry.gpus) {
     for (const auto& holder : gpu.object.holders) {
       if (holder.slice.owner != owner) continue;
-      told = true;
+      booked = true;
       add_slices(&one.slices, {holder.slice});
     }
   }
   if (const auto gone = entry.lingering.find(owner); gone != entry.lingering.end()) {
-    told = true;
+    booked = true;
     add_slices(&one.slices, gone->second.slices);
   }
-  if (const auto room = entry.reserved.find(owner); !told && room != entry.reserved.end()) {
+  if (const auto room = entry.reserved.find(owner); !booked && room != entry.reserved.end()) {
     one.slices = room->second.slices;
     one.reserved = true;
   }
@@ -187,45 +187,45 @@ Booking booking_of(const NodeEntry& entry, const Owner& owner) {
 }
 
 /// While all fits, the order in which it came makes no difference; nullopt: it does, or more changed than bookings.
-std::optional<NodeState> moved_on(const NodeEntry& entry) {
-  if (entry.anew || !entry.made) return std::nullopt;
-  NodeState state = *entry.made;
-  std::vector<Slice> come;
-  for (const Owner& owner : entry.moved) {
+std::optional<NodeState> updated_state(const NodeEntry& entry) {
+  if (entry.rebuild || !entry.assembled) return std::nullopt;
+  NodeState state = *entry.assembled;
+  std::vector<Slice> added;
+  for (const Owner& owner : entry.changed_owners) {
     (void)state.ledger.remove_owner(owner);
     std::erase(state.reserved, owner);
     const auto booking = booking_of(entry, owner);
-    come.insert(come.end(), booking.slices.begin(), booking.slices.end());
+    added.insert(added.end(), booking.slices.begin(), booking.slices.end());
     if (booking.reserved)
       state.reserved.insert(std::lower_bound(state.reserved.begin(), state.reserved.end(), owner), owner);
   }
-  if (!state.ledger.add(come, Ledger::Admission::kRestored)) return std::nullopt;
+  if (!state.ledger.add(added, Ledger::Admission::kRestored)) return std::nullopt;
   return state;
 }
 
 }  // namespace
 
-Made made_of(NodeEntry& entry) {
-  Made made;
-  auto state = moved_on(entry);
+AssembledNode assemble_node(NodeEntry& entry) {
+  AssembledNode result;
+  auto state = updated_state(entry);
   if (!state) {
     auto all = assemble(parts_of(entry));
     state = std::move(all.state);
-    made.conflicts = std::move(all.conflicts);
+    result.conflicts = std::move(all.conflicts);
   }
   state->reservations.clear();
-  for (const auto& [owner, kept] : entry.kept) state->reservations.push_back(kept.hold);
-  made.state = std::make_shared<const NodeState>(std::move(*state));
-  entry.made = made.conflicts.empty() ? made.state : nullptr;
-  entry.moved.clear();
-  entry.anew = false;
-  return made;
+  for (const auto& [owner, kept] : entry.kept) state->reservations.push_back(kept.reservation);
+  result.state = std::make_shared<const NodeState>(std::move(*state));
+  entry.assembled = result.conflicts.empty() ? result.state : nullptr;
+  entry.changed_owners.clear();
+  entry.rebuild = false;
+  return result;
 }
 
-std::vector<Conflict> odd_records(const NodeEntry& entry) {
+std::vector<Conflict> invalid_records(const NodeEntry& entry) {
   std::vector<Conflict> odd;
   for (const auto& [uid, pod] : entry.pods) {
-    if (!pod->odd_record.empty() && !pod->object.ended) odd.push_back({pod->owner(), {}, pod->odd_record});
+    if (!pod->record_error.empty() && !pod->object.ended) odd.push_back({pod->owner(), {}, pod->record_error});
   }
   return odd;
 }

@@ -34,7 +34,7 @@ class History {
       case 3: return put_pod("u" + std::to_string(pick(kOwners)));
       case 4: {
         entry_.pods.erase(owner.uid);
-        entry_.moved.insert({OwnerKind::kPod, owner.uid});
+        entry_.changed_owners.insert({OwnerKind::kPod, owner.uid});
         return;
       }
       case 5: {
@@ -43,7 +43,7 @@ class History {
         } else {
           entry_.lingering.erase(owner);
         }
-        entry_.moved.insert(owner);
+        entry_.changed_owners.insert(owner);
         return;
       }
       case 6: {
@@ -52,7 +52,7 @@ class History {
         } else {
           entry_.reserved.erase(owner);
         }
-        entry_.moved.insert(owner);
+        entry_.changed_owners.insert(owner);
         return;
       }
       case 7: {
@@ -67,7 +67,7 @@ class History {
         if (pick(4) == 0) entry_.marked = {static_cast<int>(pick(kCards))};
         if (pick(4) == 0) entry_.node.leaving = !entry_.node.leaving;
         if (pick(4) == 0) entry_.node.labels["pool"] = std::to_string(pick(3));
-        entry_.anew = true;
+        entry_.rebuild = true;
         return;
       }
     }
@@ -99,7 +99,7 @@ class History {
     auto& holders = gpu.object.holders;
     switch (pick(8)) {
       case 0: gpu.object.card.health.ok = pick(3) != 0; break;
-      case 1: gpu.odd = pick(4) == 0 ? 1 : 0; break;
+      case 1: gpu.unreadable_holders = pick(4) == 0 ? 1 : 0; break;
       case 2: gpu.object.links = {{uuid(pick(kCards)), "NVLINK", static_cast<int>(pick(3))}}; break;
       case 3: std::shuffle(holders.begin(), holders.end(), random_); break;
       case 4:
@@ -131,9 +131,9 @@ class History {
     text.phase = pick(4) == 0 ? "Succeeded" : "Running";
     auto object = codec::parse_cluster_pod(pod_object(text));
     ASSERT_TRUE(object) << object.error().what;
-    if (auto known = known_pod(std::move(*object), {}))
+    if (auto known = pod_entry_of(std::move(*object), {}))
       entry_.pods[uid] = std::make_shared<const PodEntry>(std::move(*known));
-    entry_.moved.insert(owner);
+    entry_.changed_owners.insert(owner);
   }
 
   std::mt19937 random_;
@@ -149,7 +149,7 @@ TEST(NodeEntryHistories, WhatMovedMakesTheLedgerThatIsMadeAnew) {
       history.step();
       if (pauses() % 3 == 0) continue;  // several changes at once
       NodeEntry whole = history.entry();
-      whole.anew = true;
+      whole.rebuild = true;
       whole.links.reset();
       const auto should = made_of(whole);
       const auto is = made_of(history.entry());
@@ -174,14 +174,14 @@ TEST(NodeEntry, WhereBookingsAloneMovedNothingElseIsMadeAnew) {
   put({a, c});
   auto marked = *made_of(entry).state;
   marked.labels["from"] = "before";
-  entry.made = std::make_shared<const NodeState>(marked);
+  entry.assembled = std::make_shared<const NodeState>(marked);
   put({a, b, c});
-  EXPECT_EQ(entry.moved, (std::set<Owner>{b.slice.owner})) << "the others stand as they stood";
+  EXPECT_EQ(entry.changed_owners, (std::set<Owner>{b.slice.owner})) << "the others stand as they stood";
   const auto moved = made_of(entry).state;
   EXPECT_EQ(moved->labels, marked.labels);
   EXPECT_EQ(moved->ledger.find(CardId("GPU-0"))->use.memory, Bytes::gib(6));
-  EXPECT_TRUE(entry.moved.empty());
-  entry.anew = true;
+  EXPECT_TRUE(entry.changed_owners.empty());
+  entry.rebuild = true;
   EXPECT_TRUE(made_of(entry).state->labels.empty());
 }
 

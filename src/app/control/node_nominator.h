@@ -31,7 +31,7 @@ namespace carve::control {
 class NodeNominator {
  public:
   static constexpr std::size_t kLeastPart = 100;  // kube-scheduler's minFeasibleNodesToFind
-  static constexpr Clock::Duration kLook = std::chrono::milliseconds(200);  // while nothing changes
+  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(200);  // while nothing changes
   /// From the name to the look that must have known it, two watches of kube-scheduler's later.
   static constexpr Clock::Duration kSeen = std::chrono::milliseconds(500);
   static constexpr Clock::Duration kTouchAgain = std::chrono::milliseconds(1200);  // its look crossed the name
@@ -40,7 +40,7 @@ class NodeNominator {
   static constexpr std::size_t kTries = 4;    // nodes in vain, of one pod
   static constexpr std::size_t kAtOnce = 16;  // pods with a name and no node yet: what naming may cost the API server
   static constexpr std::size_t kShapes = 16;  // kinds of requests that are looked at in one step, as FitCache remembers
-  static constexpr Clock::Duration kAskAnew = std::chrono::seconds(2);  // who was on the way there may not have come
+  static constexpr Clock::Duration kRetryHopeless = std::chrono::seconds(2);  // who was on the way there may not have come
 
   struct World {
     ClusterModel& model;
@@ -48,9 +48,9 @@ class NodeNominator {
     KubeApi& api;
     Clock& clock;
     Log& log;
-    const UnschedulablePods& turned_away;
+    const UnschedulablePods& unschedulable_pods;
     /// Extender::choose_anywhere().
-    std::function<std::optional<Extender::Sent>(const PodEntry&, const std::set<std::string>& but)> choose;
+    std::function<std::optional<Extender::Sent>(const PodEntry&, const std::set<std::string>& excluded)> choose;
   };
   explicit NodeNominator(World world) : world_(std::move(world)) {}
 
@@ -64,52 +64,52 @@ class NodeNominator {
   /// that had were named in vain. Whoever would evict somebody for the pod asks first.
   [[nodiscard]] bool exhausted(const PodEntry& pod, Clock::Time since) const;
   /// A node has been named to it, and whether it comes is not known yet.
-  [[nodiscard]] bool tries(const std::string& uid) const;
+  [[nodiscard]] bool is_trying(const std::string& uid) const;
 
   struct Stats {
-    std::uint64_t named = 0;
-    std::uint64_t in_vain = 0;
+    std::uint64_t nominated = 0;
+    std::uint64_t unsuccessful = 0;
   };
-  [[nodiscard]] Stats stats() const { return {named_, in_vain_}; }
+  [[nodiscard]] Stats stats() const { return {nominated_, unsuccessful_}; }
 
  private:
   using Pod = ClusterModel::Pod;
   /// What was done for one pod.
   struct Trial {
     std::string node;            // named, and it has not come yet; empty: none is
-    Clock::Time named_at{};
+    Clock::Time nominated_at{};
     bool touched_again = false;
-    std::set<std::string> vain;  // nodes, since the last pause
+    std::set<std::string> failed_nodes;  // nodes, since the last pause
     Clock::Time not_before{};
   };
   /// What decides where a pod fits.
   struct Shape {
     std::vector<PartRequest> parts;
     std::int32_t priority = 0;
-    std::set<std::string> vain;
+    std::set<std::string> failed_nodes;
     friend bool operator==(const Shape&, const Shape&) = default;
   };
 
-  [[nodiscard]] bool may_overlook(const PodEntry& pod) const;
+  [[nodiscard]] bool may_have_skipped_nodes(const PodEntry& pod) const;
   [[nodiscard]] bool is_hopeless(const Shape& shape) const;
   void begin(const std::vector<Pod>& refused, bool gained, Clock::Time now);
-  [[nodiscard]] bool still_tries(const PodEntry& pod, Clock::Time now);
-  void in_vain(const PodEntry& pod, Trial* trial, Clock::Time now);
-  [[nodiscard]] bool may_name(const PodEntry& pod, Clock::Time now);
+  [[nodiscard]] bool trial_continues(const PodEntry& pod, Clock::Time now);
+  void mark_unsuccessful(const PodEntry& pod, Trial* trial, Clock::Time now);
+  [[nodiscard]] bool may_nominate(const PodEntry& pod, Clock::Time now);
   void try_one(const PodEntry& pod, Clock::Time now);
   Result<void> nominate(const PodEntry& pod, const std::string& node);
 
   const World world_;
   mutable std::mutex mutex_;
   Clock::Time next_{};
-  Clock::Time forget_{};               // when what is hopeless is asked anew
-  std::optional<Clock::Time> looked_;  // the last step that looked
+  Clock::Time forget_hopeless_at_{};               // when what is hopeless is asked anew
+  std::optional<Clock::Time> last_step_;  // the last step that looked
   std::vector<Shape> hopeless_;        // no node had room for it, and none has gained any since
   std::string touch_;                  // of this step
   std::map<std::string, Trial> trials_;  // by UID
-  std::size_t tried_ = 0;                // of which so many have a node
-  std::atomic<std::uint64_t> named_ = 0;
-  std::atomic<std::uint64_t> in_vain_ = 0;
+  std::size_t trials_in_progress_ = 0;                // of which so many have a node
+  std::atomic<std::uint64_t> nominated_ = 0;
+  std::atomic<std::uint64_t> unsuccessful_ = 0;
 };
 
 }  // namespace carve::control

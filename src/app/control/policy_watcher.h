@@ -25,7 +25,7 @@ class PolicyWatcher {
   static constexpr const char* kKey = "placement.conf";
 
   /// `otherwise`: for the cluster, where the file says nothing about it. `tell` may be empty.
-  PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> tell);
+  PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> post_event);
 
   /// What KubeApi::watch delivers of the ConfigMap's namespace, with query().
   [[nodiscard]] KubeSink sink();
@@ -34,7 +34,7 @@ class PolicyWatcher {
   /// What it points to never changes.
   [[nodiscard]] std::shared_ptr<const PlacementRules> rules() const;
   /// The API server has said what there is, or that it will not.
-  [[nodiscard]] bool heard() const;
+  [[nodiscard]] bool answered() const;
 
   struct Stats {
     bool good = true;            // what stands there now is what counts
@@ -47,17 +47,17 @@ class PolicyWatcher {
   [[nodiscard]] Stats stats() const;
 
  private:
-  void take(const std::string& config_map);
-  void gone();
+  void apply(const std::string& config_map);
+  void remove();
   void put(PlacementRules rules);  // under the lock
 
   const PolicyRow& otherwise_;
   Log& log_;
-  const std::function<void(codec::EventNote)> tell_;
+  const std::function<void(codec::EventNote)> post_event_;
   mutable std::mutex mutex_;
   std::shared_ptr<const PlacementRules> rules_;
   std::string text_;  // as last read
-  bool heard_ = false;
+  bool answered_ = false;
   Stats stats_;
 };
 

@@ -26,7 +26,7 @@ class PreemptVerb {
     codec::DialectSettings settings;
     std::function<std::shared_ptr<const PlacementRules>()> rules;
     std::function<Result<std::vector<codec::Budget>>()> budgets;  // as they are now; asked for only where it matters
-    std::function<void(const Owner&)> at_work;  // kube-scheduler evicts for that pod: nobody else is to; may be empty
+    std::function<void(const Owner&)> on_preempt;  // kube-scheduler evicts for that pod: nobody else is to; may be empty
     Log& log;
   };
   explicit PreemptVerb(World world) : world_(std::move(world)) {}

@@ -48,19 +48,19 @@ class PreemptVerbTest : public ::testing::Test {
   std::shared_ptr<const PlacementRules> rules = std::make_shared<PlacementRules>(rules_of(kPolicies[0]));
   Result<std::vector<codec::Budget>> budgets = std::vector<codec::Budget>();
   int asked = 0;
-  Strings at_work;
+  Strings preempting;
   PreemptVerb verb{{model, {}, [this] { return rules; },
                     [this] {
                       ++asked;
                       return budgets;
                     },
-                    [this](const Owner& owner) { at_work.push_back(owner.uid); }, log}};
+                    [this](const Owner& owner) { preempting.push_back(owner.uid); }, log}};
 };
 
 TEST_F(PreemptVerbTest, ANodeWhereItFitsByCardThenKeepsItsVictims) {
   holds("top", "n1", 16, 20);
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"other"}}, {"far", {"cpu"}}}), nodes({{"n2", {"other"}}}));
-  EXPECT_THAT(at_work, ElementsAre("p"));
+  EXPECT_THAT(preempting, ElementsAre("p"));
   EXPECT_EQ(asked, 0) << "nobody goes for cards";
 }
 
@@ -69,7 +69,7 @@ TEST_F(PreemptVerbTest, APodWithoutCardsIsKubeSchedulersOwnMatterAndNonsenseIsNo
   EXPECT_EQ(answer("64", {{"n1", {"x"}}, {"far", {"y"}}}, false), nodes({{"n1", {"x"}}, {"far", {"y"}}}));
   EXPECT_EQ(verb.answer("{"), nodes({}));
   EXPECT_EQ(answer("x", {{"n1", {"x"}}}), nodes({}));
-  EXPECT_THAT(at_work, IsEmpty());
+  EXPECT_THAT(preempting, IsEmpty());
 }
 
 TEST_F(PreemptVerbTest, WhereCardsNeedOthersTheseGoFirst) {
@@ -92,7 +92,7 @@ TEST_F(PreemptVerbTest, ABudgetProtectsWhoHoldsTheCardsAndOneThatCannotBeReadPro
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}}), nodes({}));
   budgets = fail(Code::kUnavailable, "away");
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}}), nodes({}));
-  EXPECT_THAT(at_work, IsEmpty());
+  EXPECT_THAT(preempting, IsEmpty());
   budgets = std::vector<codec::Budget>();
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}}), nodes({{"n1", {"a"}}}));
 }
@@ -100,7 +100,7 @@ TEST_F(PreemptVerbTest, ABudgetProtectsWhoHoldsTheCardsAndOneThatCannotBeReadPro
 /// The second time, when those have gone whom the cards needed: what CPU still needs, on that node and on no other.
 TEST_F(PreemptVerbTest, WhereRoomIsMadeForThePodThatNodeIsTheOnlyOne) {
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
-  model.put_reservation("n1", {{OwnerKind::kPod, "p"}, 10, {slice("p", "GPU-1", 8)}, {{OwnerKind::kPod, "a"}}},
+  model.put_nominated_reservation("n1", {{OwnerKind::kPod, "p"}, 10, {slice("p", "GPU-1", 8)}, {{OwnerKind::kPod, "a"}}},
                  clock.now() + std::chrono::seconds(60));
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"cpu"}}}), nodes({{"n1", {"cpu"}}}));
   EXPECT_EQ(answer("8", {{"n2", {"cpu"}}}), nodes({}));

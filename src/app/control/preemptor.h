@@ -39,7 +39,7 @@ namespace carve::control {
 /// kLatest after their grace.
 class Preemptor {
  public:
-  static constexpr Clock::Duration kLook = std::chrono::milliseconds(200);
+  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(200);
   static constexpr Clock::Duration kFresh = std::chrono::seconds(3);
   /// Before a pod that was turned away is looked at: kube-scheduler itself may be choosing whom it evicts for the pod,
   /// on nodes that lack more than cards (PreemptVerb), and two must not do it at once.
@@ -48,9 +48,9 @@ class Preemptor {
   /// woken by what it wrote itself of the try before.
   static constexpr Clock::Duration kPatience = std::chrono::seconds(2);
   static constexpr Clock::Duration kNamed = std::chrono::seconds(10);        // it named a node: its victims are going
-  static constexpr Clock::Duration kAgain = std::chrono::seconds(1);         // a pod that was looked at
+  static constexpr Clock::Duration kRetry = std::chrono::seconds(1);         // a pod that was looked at
   static constexpr Clock::Duration kHopeless = std::chrono::seconds(8);      // and for which nothing could be done
-  static constexpr Clock::Duration kWakeAgain = std::chrono::seconds(30);    // a scheduler that does not ask
+  static constexpr Clock::Duration kRequeueAgain = std::chrono::seconds(30);    // a scheduler that does not ask
   static constexpr Clock::Duration kBudgetAgain = std::chrono::seconds(10);  // a victim that its budget protected
   static constexpr Clock::Duration kFreeFor = std::chrono::seconds(15);
   static constexpr Clock::Duration kLatest = std::chrono::seconds(60);
@@ -62,12 +62,12 @@ class Preemptor {
     KubeApi& api;  // whose calls end within Binder::kWrite
     Clock& clock;
     Log& log;
-    const UnschedulablePods& turned_away;
+    const UnschedulablePods& unschedulable_pods;
     std::function<const PolicyRow&(const PodEntry& pod, const std::string& node)> policy;
-    std::function<void(codec::EventNote)> tell;  // may be empty
+    std::function<void(codec::EventNote)> post_event;  // may be empty
     /// Tells the leader of a pod that this replica turned away; may be empty.
-    std::function<void(const codec::UnschedulablePodsNote&)> hand_over;
-    const NodeNominator* overlooked = nullptr;
+    std::function<void(const codec::UnschedulablePodsNote&)> forward_to_leader;
+    const NodeNominator* node_nominator = nullptr;
   };
   explicit Preemptor(World world) : world_(std::move(world)) {}
 
@@ -92,24 +92,24 @@ class Preemptor {
     std::vector<Owner> victims;
     Clock::Time latest{};
     std::optional<Clock::Time> free_since;
-    std::optional<Clock::Time> named_at;  // by this replica; nullopt: another's word, and another's to take back
+    std::optional<Clock::Time> nominated_at;  // by this replica; nullopt: another's word, and another's to take back
   };
-  enum class Answer : std::uint8_t { kGoes, kProtected, kFailed };
+  enum class Answer : std::uint8_t { kEvicted, kProtected, kFailed };
 
-  void look_after(const std::vector<Pod>& nominated, Clock::Time now);
+  void maintain_reservations(const std::vector<Pod>& nominated, Clock::Time now);
   void adopt(const PodEntry& pod, const PreemptionCandidates& all, Clock::Time now);
-  void name_again(const PodEntry& pod, Attempt* attempt, Clock::Time now);
+  void renominate(const PodEntry& pod, Attempt* attempt, Clock::Time now);
   void give_up(const PodEntry& pod, const Attempt& attempt, Clock::Time now);
   /// The lowest priority among those who hold; nobody: the highest there is.
-  [[nodiscard]] std::int64_t lowest() const;
+  [[nodiscard]] std::int64_t lowest_priority() const;
   /// nullptr: it does not wait, or is gone.
   [[nodiscard]] Pod waiting(const std::string& uid) const;
-  [[nodiscard]] bool may_look(const PodEntry& pod, Clock::Time now);
+  [[nodiscard]] bool may_consider(const PodEntry& pod, Clock::Time now);
   void consider(const PodEntry& pod, Clock::Time now);
-  [[nodiscard]] PreemptionCandidates standing(const std::vector<codec::Budget>& budgets) const;
+  [[nodiscard]] PreemptionCandidates candidates(const std::vector<codec::Budget>& budgets) const;
   [[nodiscard]] FoundRoom find(const PodEntry& pod, const std::vector<std::string>& names,
                                const PreemptionCandidates& all) const;
-  void wake(const std::string& uid, const std::string& node, Clock::Time now);
+  void requeue(const std::string& uid, const std::string& node, Clock::Time now);
   void make_room(const PodEntry& pod, const FoundRoom& found, const std::vector<codec::Budget>& budgets);
   [[nodiscard]] bool allowed_all(const std::vector<Pod>& victims);
   bool evict_all(const PodEntry& pod, const FoundRoom& found, const std::vector<Pod>& victims, std::uint64_t epoch);
@@ -118,19 +118,19 @@ class Preemptor {
   [[nodiscard]] bool stays(const PodEntry& victim);
   void undo(const PodEntry& pod);
   [[nodiscard]] Result<void> nominate(const PodEntry& pod, const std::string& node);
-  void tell(const PodEntry& about, const char* reason, std::string message, bool warning = false) const;
+  void record_event(const PodEntry& about, const char* reason, std::string message, bool warning = false) const;
 
   World world_;
   std::map<std::string, Attempt> attempts_;        // by UID
   std::map<std::string, Clock::Time> not_before_;  // by UID
-  std::map<std::string, Clock::Time> woken_;       // by UID
+  std::map<std::string, Clock::Time> requeued_;       // by UID
   std::map<std::string, Clock::Time> no_room_;     // by UID: when the node that is named to it had no room for it
-  std::map<std::string, Clock::Time> named_;       // by UID: since when somebody else's nomination is known
-  std::set<std::string> done_with_;                // UIDs whose nomination came to nothing
+  std::map<std::string, Clock::Time> nominated_since_;       // by UID: since when somebody else's nomination is known
+  std::set<std::string> abandoned_;                // UIDs whose nomination came to nothing
   std::map<Owner, Clock::Time> protected_;         // whom a budget protected, until when they are not asked again
   std::atomic<std::uint64_t> made_ = 0;
   std::atomic<std::uint64_t> victims_ = 0;
-  std::atomic<std::uint64_t> budget_ = 0;
+  std::atomic<std::uint64_t> blocked_by_budget_ = 0;
   std::atomic<std::uint64_t> undone_ = 0;
   std::atomic<std::uint64_t> given_up_ = 0;
 };

@@ -31,7 +31,7 @@ class PreemptorTest : public ::testing::Test, protected Leading {
   }
   /// kube-scheduler asked about it a moment ago: on these nodes only cards are missing.
   void turn_away(const std::string& uid, const Strings& nodes) {
-    turned_away.put(uid, nodes, clock.now() - Preemptor::kSettle);
+    unschedulable.put(uid, nodes, clock.now() - Preemptor::kSettle);
   }
   /// A pod that waits, as kube-scheduler asked about it just now: on these nodes only cards are missing.
   void waits(const std::string& uid, const std::string& gib, int priority, const Strings& nodes = {"n1", "n2"}) {
@@ -65,18 +65,18 @@ class PreemptorTest : public ::testing::Test, protected Leading {
     object["status"].erase("nominatedNodeName");
     if (!node.empty()) object["status"]["nominatedNodeName"] = node;
     api.put(pod_path(uid), object.dump());
-    tell_model(uid);
+    deliver(uid);
   }
   std::string why_not(const std::string& uid, const std::string& gib, int priority, const std::string& node) {
     const auto text = pod_object({.uid = uid, .gib = gib, .priority = priority});
-    const auto asks = known_pod(*codec::parse_cluster_pod(text), {});
+    const auto asks = pod_entry_of(*codec::parse_cluster_pod(text), {});
     const auto found = fit(*model.snapshot(), asks->owner(), asks->parts, {node}, kPolicies[0], priority);
     return found.refused.empty() ? "" : found.refused.front().why;
   }
-  UnschedulablePods turned_away;
+  UnschedulablePods unschedulable;
   std::vector<codec::UnschedulablePodsNote> handed;
-  Preemptor preemptor{{model, leader, api, clock, log, turned_away, binpack,
-                       [this](codec::EventNote one) { note(std::move(one)); },
+  Preemptor preemptor{{model, leader, api, clock, log, unschedulable, binpack,
+                       [this](codec::EventNote one) { record_event(std::move(one)); },
                        [this](const codec::UnschedulablePodsNote& one) { handed.push_back(one); }}};
 };
 
@@ -89,11 +89,11 @@ TEST_F(PreemptorTest, OnlyThoseGoWhoseRoomIsNeededAndTheNodeIsNamed) {
   preemptor.step();
   EXPECT_THAT(evicted(), SizeIs(1));
   EXPECT_EQ(nominated("high"), "n1");
-  ASSERT_THAT(told, SizeIs(2));
-  EXPECT_THAT(told[0].message, HasSubstr("evicted for s/high (priority 1000 > 0): on node n1; c: 8 GiB"));
-  EXPECT_EQ(told[1].name, "high");
-  EXPECT_THAT(told[1].message, HasSubstr("waits for s/" + evicted()[0] + " on node n1 to end"));
-  tell_model("high");
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_THAT(events[0].message, HasSubstr("evicted for s/high (priority 1000 > 0): on node n1; c: 8 GiB"));
+  EXPECT_EQ(events[1].name, "high");
+  EXPECT_THAT(events[1].message, HasSubstr("waits for s/" + evicted()[0] + " on node n1 to end"));
+  deliver("high");
   for (int i = 0; i < 20; ++i) {
     clock.advance(1s);
     leader.step();
@@ -120,7 +120,7 @@ TEST_F(PreemptorTest, TheRoomIsKeptForWhomItWasMadeUntilItIsThere) {
   const auto bound = model.reserve("n1", *high, kPolicies[0], leader.epoch());
   ASSERT_TRUE(bound) << bound.error().what;
   add({.uid = "high", .node = "n1", .record = record_text(bound->slices), .gib = "10", .priority = 1000});
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
   EXPECT_EQ(why_not("other", "6", 0, "n1"), "");
 }
 
@@ -130,15 +130,15 @@ TEST_F(PreemptorTest, RoomThatNobodyCameForIsGivenUp) {
   holds("c", "n2", 16, 2000);
   preemptor.step();
   ASSERT_THAT(evicted(), ElementsAre("a"));
-  tell_model("high");
+  deliver("high");
   gone("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   preemptor.step();
-  EXPECT_EQ(model.stats().held, 1U);
+  EXPECT_EQ(model.stats().nominated, 1U);
   clock.advance(Preemptor::kFreeFor);
   lead();
   preemptor.step();
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
   EXPECT_EQ(nominated("high"), "");
   EXPECT_EQ(preemptor.stats().given_up, 1U);
   EXPECT_EQ(why_not("other", "16", 0, "n1"), "");
@@ -153,12 +153,12 @@ TEST_F(PreemptorTest, NobodyGoesForAnEqualOrForNothing) {
   auto never = nlohmann::json::parse(pod_object({.uid = "never", .priority = 1000}));
   never["spec"]["preemptionPolicy"] = "Never";
   api.put(pod_path("never"), never.dump());
-  tell_model("never");
+  deliver("never");
   turn_away("never", {"n1", "n2"});
   add({.uid = "untried", .priority = 1000});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
 }
 
 TEST_F(PreemptorTest, NobodyGoesWhileItFitsOrSomebodyIsGoingAnyway) {
@@ -192,9 +192,9 @@ TEST_F(PreemptorTest, WhereOnlyBudgetsStandInTheWayItIsSaid) {
   waits("high", "8", 1000);
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_THAT(told[0].message, HasSubstr("PodDisruptionBudgets protect them"));
-  EXPECT_EQ(model.stats().held, 0U);
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_THAT(events[0].message, HasSubstr("PodDisruptionBudgets protect them"));
+  EXPECT_EQ(model.stats().nominated, 0U);
 }
 
 TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
@@ -205,9 +205,9 @@ TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
   EXPECT_EQ(nominated("high"), "");
-  EXPECT_EQ(model.stats().held, 0U);
-  tell_model("high");
-  clock.advance(Preemptor::kAgain);
+  EXPECT_EQ(model.stats().nominated, 0U);
+  deliver("high");
+  clock.advance(Preemptor::kRetry);
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("dear"));
   EXPECT_EQ(nominated("high"), "n2");
@@ -222,7 +222,7 @@ TEST_F(PreemptorTest, AfterAnEvictionThatTheServerGaveUpOnThePodSaysWhetherItGoe
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("cheap"));
   EXPECT_EQ(nominated("high"), "n1");
-  EXPECT_EQ(model.stats().held, 1U) << "the room of the one that goes is kept";
+  EXPECT_EQ(model.stats().nominated, 1U) << "the room of the one that goes is kept";
   EXPECT_EQ(preemptor.stats().undone, 0U);
 }
 
@@ -234,9 +234,9 @@ TEST_F(PreemptorTest, APodThatASecondBudgetKeepsIsNotTakenForOneThatGoes) {
   api.fail_next({.verb = "create", .path = "cheap/eviction", .code = Code::kInternal});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());
-  EXPECT_EQ(model.stats().held, 0U);
-  tell_model("high");
-  clock.advance(Preemptor::kAgain);
+  EXPECT_EQ(model.stats().nominated, 0U);
+  deliver("high");
+  clock.advance(Preemptor::kRetry);
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("dear"));
 }
@@ -267,7 +267,7 @@ TEST_F(PreemptorTest, WhatTheSchedulerSaidLongAgoIsAskedAnew) {
   const bool touched = api.object("/api/v1/nodes/n1")->find("slices-free") != std::string::npos;
   EXPECT_TRUE(touched);
   turn_away("high", {"n2"});
-  clock.advance(Preemptor::kAgain);
+  clock.advance(Preemptor::kRetry);
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("b"));
 }
@@ -291,13 +291,13 @@ TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
   add({.uid = "high", .gib = "10", .priority = 1000});
   scheduler_names("high", "n1");
   preemptor.step();
-  EXPECT_EQ(model.stats().held, 1U);
+  EXPECT_EQ(model.stats().nominated, 1U);
   gone("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   EXPECT_THAT(why_not("other", "8", 0, "n1"), HasSubstr("largest free slice 6 GiB < 8 GiB"));
   EXPECT_EQ(why_not("high", "10", 1000, "n1"), "");
   model.pods().change({KubeChange::Kind::kDeleted, *api.object(pod_path("high"))});
-  EXPECT_EQ(model.stats().held, 0U);
+  EXPECT_EQ(model.stats().nominated, 0U);
 }
 
 TEST_F(PreemptorTest, WhatKubeSchedulerNamedItselfItMayTakeBack) {
@@ -306,7 +306,7 @@ TEST_F(PreemptorTest, WhatKubeSchedulerNamedItselfItMayTakeBack) {
   add({.uid = "high", .gib = "10", .priority = 1000});
   scheduler_names("high", "n1");
   preemptor.step();
-  ASSERT_EQ(model.stats().held, 1U);
+  ASSERT_EQ(model.stats().nominated, 1U);
   scheduler_names("high", "");
   clock.advance(5s);
   leader.step();
@@ -319,7 +319,7 @@ TEST_F(PreemptorTest, WhileKubeSchedulerEvictsForAPodNobodyElseDoes) {
   holds("a", "n1", 16);
   holds("b", "n2", 16);
   waits("high", "8", 1000);
-  turned_away.put("high", {"n1"}, clock.now());
+  unschedulable.put("high", {"n1"}, clock.now());
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty()) << "its preempt call may come in a moment";
   scheduler_names("high", "n2");
@@ -339,12 +339,12 @@ TEST_F(PreemptorTest, SomebodyGoesForAPodThatIsTriedWithoutEnd) {
   holds("a", "n1", 16);
   add({.uid = "high", .gib = "8", .priority = 1000});
   for (auto passed = 0ms; passed < Preemptor::kPatience; passed += 10ms) {
-    turned_away.put("high", {"n1"}, clock.now());
+    unschedulable.put("high", {"n1"}, clock.now());
     preemptor.step();
     ASSERT_THAT(evicted(), IsEmpty()) << "each time its preempt call may come in a moment; after ms " << passed.count();
     clock.advance(10ms);
   }
-  turned_away.put("high", {"n1"}, clock.now());
+  unschedulable.put("high", {"n1"}, clock.now());
   preemptor.step();
   EXPECT_THAT(evicted(), ElementsAre("a"));
 }
@@ -355,15 +355,15 @@ TEST_F(PreemptorTest, ANodeWhoseNameWasTakenBackWhileOthersGoIsNamedAgain) {
   waits("high", "10", 1000, {"n1"});
   preemptor.step();
   ASSERT_THAT(evicted(), ElementsAre("a"));
-  tell_model("high");
+  deliver("high");
   scheduler_names("high", "");
   preemptor.step();
   EXPECT_EQ(nominated("high"), "") << "not as often as it may be taken back";
-  clock.advance(Preemptor::kAgain);
+  clock.advance(Preemptor::kRetry);
   preemptor.step();
   EXPECT_EQ(nominated("high"), "n1");
   const auto untouched = *api.object("/api/v1/nodes/n1");
-  tell_model("high");
+  deliver("high");
   gone("a", "n1", 16);
   clock.advance(ClusterModel::kLinger);
   leader.step();
@@ -372,7 +372,7 @@ TEST_F(PreemptorTest, ANodeWhoseNameWasTakenBackWhileOthersGoIsNamedAgain) {
   EXPECT_EQ(nominated("high"), "n1");
   EXPECT_NE(*api.object("/api/v1/nodes/n1"), untouched) << "the room is there: it is to be tried again";
   clock.advance(1h);  // it leads no more
-  tell_model("high");
+  deliver("high");
   scheduler_names("high", "");
   preemptor.step();
   EXPECT_EQ(nominated("high"), "") << "another's to name";
@@ -383,7 +383,7 @@ TEST_F(PreemptorTest, AStaticPodIsNotAskedToGo) {
   auto object = nlohmann::json::parse(pod_object({.uid = "static", .node = "n1", .record = record}));
   object["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x";
   api.put(pod_path("static"), object.dump());
-  tell_model("static");
+  deliver("static");
   waits("high", "8", 1000, {"n1"});
   preemptor.step();
   EXPECT_THAT(evicted(), IsEmpty());

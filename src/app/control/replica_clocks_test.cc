@@ -94,9 +94,9 @@ struct Replica {
   [[nodiscard]] bool leads() const { return leader.leads_until(clock.now()); }
   /// Both threads' work, one after the other.
   Result<bool> caught_up(std::uint64_t term) {
-    static_cast<void>(catch_up(term));
-    catch_up.step();
-    return catch_up(term);
+    static_cast<void>(resync(term));
+    resync.step();
+    return resync(term);
   }
 
   KubeApi& api;
@@ -104,7 +104,7 @@ struct Replica {
   Leader::Names names;
   Log log{[](std::string_view) {}};
   ClusterModel model{{}, clock, log};
-  TakeoverResync catch_up{api, model, clock};
+  TakeoverResync resync{api, model, clock};
   Leader leader{{api, clock, log, [this] { return epochs_so_far(model, clock); },
                  [this](std::uint64_t term) { return caught_up(term); }},
                 names};
@@ -284,7 +284,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
   }
   EXPECT_EQ(cluster.api.refused, 0) << "each knew by itself that it leads no more";
   EXPECT_TRUE(std::is_sorted(cluster.api.accepted.begin(), cluster.api.accepted.end())) << "seed " << seed;
-  cluster.real.advance(Binder::kForgotten);
+  cluster.real.advance(Binder::kWriteExpired);
   for (const auto& replica : replicas) {
     sync(replica->model, replica->api);
     replica->binder.step();

@@ -49,37 +49,37 @@ Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& nod
 }
 
 /// Some node has more room than at the look before.
-bool Requeuer::look() {
+bool Requeuer::poll() {
   const auto state = model_.snapshot();
-  const auto before = std::exchange(seen_, state);
+  const auto before = std::exchange(last_state_, state);
   if (!before || state == before) return false;
   bool gained = false;
   for (ClusterState::Number at = 0; at < state->size(); ++at) {
     if (!gained_room_at(*before, *state, at)) continue;
-    due_ = state->name(at);
+    node_due_ = state->name(at);
     gained = true;
   }
   return gained;
 }
 
 void Requeuer::step() {
-  const bool gained = look();
-  if (before_) {
-    if (auto node = before_(gained); !node.empty()) due_ = std::move(node);
+  const bool gained = poll();
+  if (before_touch_) {
+    if (auto node = before_touch_(gained); !node.empty()) node_due_ = std::move(node);
   }
   const auto now = clock_.now();
-  if (due_.empty() || now < next_ || !leader_.leads_until(now)) return;
+  if (node_due_.empty() || now < next_ || !leader_.leads_until(now)) return;
   std::size_t waiting = 0;
   model_.each_pod([&](const PodEntry& pod) { waiting += pod.waits() ? 1 : 0; });
-  if (waiting == 0) return due_.clear();
+  if (waiting == 0) return node_due_.clear();
   next_ = now + gap_for(waiting);
-  const auto touched = touch_node(api_, clock_, due_);
-  if (touched || touched.error().code == Code::kNotFound) return due_.clear();
-  log_.warn("waiting pods not woken", {{"node", due_}, {"error", touched.error().what}});
+  const auto touched = touch_node(api_, clock_, node_due_);
+  if (touched || touched.error().code == Code::kNotFound) return node_due_.clear();
+  log_.warn("waiting pods not woken", {{"node", node_due_}, {"error", touched.error().what}});
 }
 
 void Requeuer::run(const std::stop_token& stop) {
-  while (clock_.sleep_for(kLook, stop)) step();
+  while (clock_.sleep_for(kPoll, stop)) step();
 }
 
 }  // namespace carve::control

@@ -18,7 +18,7 @@ namespace carve::control {
 /// somebody waits. Each touch makes kube-scheduler try all who wait: the more, the longer until the next. One thread.
 class Requeuer {
  public:
-  static constexpr Clock::Duration kLook = std::chrono::milliseconds(50);
+  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(50);
   /// Between two touches, where so many wait: what several cards of one pod need that become free one after the other.
   static constexpr Clock::Duration kLeastGap = std::chrono::milliseconds(100);
   static constexpr Clock::Duration kGap = std::chrono::milliseconds(500);  // the longest
@@ -30,25 +30,25 @@ class Requeuer {
 
   /// `before` is called ahead of every touch that is due, and else at each look: whether some node gained room, and it
   /// may name a node that is to be touched. May be empty.
-  using Before = std::function<std::string(bool gained)>;
-  Requeuer(const ClusterModel& model, const Leader& leader, KubeApi& api, Clock& clock, Log& log, Before before = {})
-      : model_(model), leader_(leader), api_(api), clock_(clock), log_(log), before_(std::move(before)) {}
+  using BeforeTouch = std::function<std::string(bool gained)>;
+  Requeuer(const ClusterModel& model, const Leader& leader, KubeApi& api, Clock& clock, Log& log, BeforeTouch before = {})
+      : model_(model), leader_(leader), api_(api), clock_(clock), log_(log), before_touch_(std::move(before)) {}
 
   /// Until `stop`.
   void run(const std::stop_token& stop);
   void step();
 
  private:
-  [[nodiscard]] bool look();
+  [[nodiscard]] bool poll();
 
   const ClusterModel& model_;
   const Leader& leader_;
   KubeApi& api_;
   Clock& clock_;
   Log& log_;
-  const Before before_;
-  std::shared_ptr<const ClusterState> seen_;
-  std::string due_;  // a node on which something became free; empty: none
+  const BeforeTouch before_touch_;
+  std::shared_ptr<const ClusterState> last_state_;
+  std::string node_due_;  // a node on which something became free; empty: none
   Clock::Time next_{};
 };
 

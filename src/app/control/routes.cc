@@ -24,8 +24,8 @@ Ended outcome_of_review(std::string_view text) {
   return text.find("\"allowed\":true") == std::string_view::npos ? Ended::kRefused : Ended::kOk;
 }
 
-Route post(std::string path, Asker asker, Verb verb, Answers::Text answer, Ended (*outcome)(std::string_view)) {
-  Route route{"POST", std::move(path), false, asker, false, verb, {}};
+Route post(std::string path, Caller caller, Verb verb, Answers::Text answer, Ended (*outcome)(std::string_view)) {
+  Route route{"POST", std::move(path), false, caller, false, verb, {}};
   route.answer = [answer = std::move(answer), outcome](const HttpAsk& ask) {
     auto answered = json(answer(ask.body));
     answered.outcome = outcome(answered.reply.body);
@@ -36,7 +36,7 @@ Route post(std::string path, Asker asker, Verb verb, Answers::Text answer, Ended
 
 /// The same for what looks at the cluster: 503 while that is not known, which the scheduler tries again.
 Route post_synced(std::string path, Verb verb, const Answers& answers, const Answers::Text& answer) {
-  auto route = post(std::move(path), Asker::kScheduler, verb, answer, outcome_of_extender);
+  auto route = post(std::move(path), Caller::kScheduler, verb, answer, outcome_of_extender);
   route.answer = [inner = std::move(route.answer), synced = answers.synced](const HttpAsk& ask) {
     if (synced()) return inner(ask);
     return Answered{plain(503, "the cluster is not known yet: the first lists have not come"), Ended::kFailed};
@@ -44,8 +44,8 @@ Route post_synced(std::string path, Verb verb, const Answers& answers, const Ans
   return route;
 }
 
-Route get(std::string path, Asker asker, Verb verb, std::function<Answered(const HttpAsk&)> answer) {
-  return {"GET", std::move(path), false, asker, false, verb, std::move(answer)};
+Route get(std::string path, Caller caller, Verb verb, std::function<Answered(const HttpAsk&)> answer) {
+  return {"GET", std::move(path), false, caller, false, verb, std::move(answer)};
 }
 
 }  // namespace
@@ -63,10 +63,10 @@ const Route* Routes::find(const HttpAsk& ask, bool* path_known) const {
 }
 
 bool Routes::may(const Route& route, const HttpAsk& ask) const {
-  switch (route.asker) {
-    case Asker::kAnybody: return true;
-    case Asker::kKnown: return !ask.peer.empty();
-    case Asker::kScheduler: return !scheduler_.empty() && ask.peer == scheduler_;
+  switch (route.caller) {
+    case Caller::kAny: return true;
+    case Caller::kCertified: return !ask.peer.empty();
+    case Caller::kScheduler: return !scheduler_.empty() && ask.peer == scheduler_;
   }
   return false;
 }
@@ -105,8 +105,8 @@ std::vector<Route> secure_routes(const Answers& answers) {
     rows.push_back(post_synced("/scheduler/preempt", Verb::kPreempt, answers, answers.preempt));
     rows.back().waits = true;  // it may read the disruption budgets
   }
-  if (answers.turned_away) {
-    rows.push_back(post(std::string(kUnschedulablePods), Asker::kScheduler, Verb::kOther, answers.turned_away,
+  if (answers.unschedulable) {
+    rows.push_back(post(std::string(kUnschedulablePods), Caller::kScheduler, Verb::kOther, answers.unschedulable,
                         outcome_of_extender));
   }
   if (answers.bind) {
@@ -117,9 +117,9 @@ std::vector<Route> secure_routes(const Answers& answers) {
     rows.push_back(post_synced(std::string(kBindHere), Verb::kBind, answers, answers.bind_here));
     rows.back().waits = true;
   }
-  rows.push_back(post("/webhook/mutate", Asker::kAnybody, Verb::kMutate, answers.mutate, outcome_of_review));
-  rows.push_back(post("/webhook/validate", Asker::kAnybody, Verb::kValidate, answers.validate, outcome_of_review));
-  rows.push_back(get("/v1/cluster", Asker::kKnown, Verb::kRead,
+  rows.push_back(post("/webhook/mutate", Caller::kAny, Verb::kMutate, answers.mutate, outcome_of_review));
+  rows.push_back(post("/webhook/validate", Caller::kAny, Verb::kValidate, answers.validate, outcome_of_review));
+  rows.push_back(get("/v1/cluster", Caller::kCertified, Verb::kRead,
                      [cluster = answers.cluster](const HttpAsk&) { return json(cluster()); }));
   rows.back().waits = true;  // for nobody, but of thousands of nodes it takes long
   return rows;
@@ -127,27 +127,27 @@ std::vector<Route> secure_routes(const Answers& answers) {
 
 std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   std::vector<Route> rows;
-  rows.push_back(get("/healthz", Asker::kAnybody, Verb::kOther,
+  rows.push_back(get("/healthz", Caller::kAny, Verb::kOther,
                      [](const HttpAsk&) { return Answered{plain(200, "ok"), Ended::kOk}; }));
-  rows.push_back(get("/readyz", Asker::kAnybody, Verb::kOther, [not_ready = answers.not_ready](const HttpAsk&) {
+  rows.push_back(get("/readyz", Caller::kAny, Verb::kOther, [not_ready = answers.not_ready](const HttpAsk&) {
     auto why = not_ready();
     const bool ready = why.empty();
     return Answered{plain(ready ? 200 : 503, ready ? "ok" : std::move(why)), ready ? Ended::kOk : Ended::kFailed};
   }));
-  rows.push_back(get("/metrics", Asker::kAnybody, Verb::kOther, [metrics = answers.metrics](const HttpAsk&) {
+  rows.push_back(get("/metrics", Caller::kAny, Verb::kOther, [metrics = answers.metrics](const HttpAsk&) {
     return Answered{{200, std::string(codec::kMetricsType), metrics()}, Ended::kOk};
   }));
   rows.back().waits = true;  // as those below: of thousands of nodes it takes long, and a probe may come beside it
   if (!gpushare) return rows;
-  auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.look);
-  filter.asker = Asker::kAnybody;  // as the system that it stands in for; it tells, and changes nothing
+  auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.filter_readonly);
+  filter.caller = Caller::kAny;  // as the system that it stands in for; it tells, and changes nothing
   filter.waits = true;
   rows.push_back(std::move(filter));
   const std::string path = "/gpushare-scheduler/inspect";
   const auto inspect = [inspect = answers.gpushare_inspect, path](const HttpAsk& ask) {
     return json(inspect(ask.path.size() > path.size() ? std::string_view(ask.path).substr(path.size() + 1) : ""));
   };
-  rows.push_back(get(path, Asker::kAnybody, Verb::kRead, inspect));
+  rows.push_back(get(path, Caller::kAny, Verb::kRead, inspect));
   rows.back().below = true;
   rows.back().waits = true;
   return rows;

@@ -14,9 +14,9 @@
 namespace carve::control {
 
 /// Who may ask.
-enum class Asker : std::uint8_t {
-  kAnybody,
-  kKnown,      // whoever shows a certificate that our authority signed
+enum class Caller : std::uint8_t {
+  kAny,
+  kCertified,      // whoever shows a certificate that our authority signed
   kScheduler,  // kube-scheduler, by the CN of its certificate
 };
 
@@ -30,7 +30,7 @@ struct Route {
   std::string_view method;
   std::string path;
   bool below = false;  // the path and everything under it
-  Asker asker = Asker::kAnybody;
+  Caller caller = Caller::kAny;
   bool waits = false;  // the answer waits for the API server, or takes long: the next calls are not to stand behind it
   ControlMetrics::Verb verb = ControlMetrics::Verb::kOther;
   std::function<Answered(const HttpAsk&)> answer;
@@ -67,9 +67,9 @@ inline constexpr std::string_view kUnschedulablePods = "/scheduler/turned-away";
 struct Answers {
   using Text = std::function<std::string(std::string_view)>;
   Text filter, prioritize, bind, preempt;  // kube-scheduler's extender calls
-  Text look;                               // filter for whoever asks: it changes no ranking, and nobody goes for it
+  Text filter_readonly;                               // filter for whoever asks: it changes no ranking, and nobody goes for it
   Text choose;                             // filter and prioritize in one
-  Text turned_away;                        // another replica's, of a pod that no node served
+  Text unschedulable;                        // another replica's, of a pod that no node served
   Text bind_here;                          // another replica's, which believes that this one leads
   Text mutate, validate;                   // AdmissionReviews
   std::function<std::string()> cluster;    // GET /v1/cluster

@@ -19,7 +19,7 @@ class RoutesTest : public ::testing::Test {
       };
     };
     answers_.filter = named("filter");
-    answers_.look = named("look");
+    answers_.filter_readonly = named("look");
     answers_.prioritize = named("prioritize");
     answers_.choose = named("choose");
     answers_.bind = [](std::string_view) { return std::string(R"({"Error":"not the leader"})"); };

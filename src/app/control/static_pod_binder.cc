@@ -36,8 +36,8 @@ Result<void> StaticPodBinder::place(const PodEntry& pod) {
   world_.model.settle(node, pod.owner(), written ? Outcome::kBound : lost ? Outcome::kUnknown : Outcome::kFailed);
   if (!written) return written;
   const auto& ask = pod.object.ask;
-  if (world_.tell)
-    world_.tell({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned", what_it_got(node, room.slices), false});
+  if (world_.post_event)
+    world_.post_event({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned", what_it_got(node, room.slices), false});
   return {};
 }
 
@@ -55,21 +55,21 @@ void StaticPodBinder::step() {
     const bool unsure = !settled && may_be_done(placed.error());
     const bool perhaps = unsure && !tried.unsure;  // it may be done: then nobody needs to hear of it
     tried.unsure = unsure;
-    tried.not_before = now + (!placed && (settled || perhaps) ? kSoon : kAgain);
+    tried.not_before = now + (!placed && (settled || perhaps) ? kRetrySoon : kRetry);
     if (settled || perhaps) continue;
     world_.log.warn("a pod that has a node gets no cards",
                     {{"pod", pod->full_name()}, {"node", pod->object.node}, {"error", placed.error().what}});
-    if (!world_.tell) continue;
+    if (!world_.post_event) continue;
     const auto& ask = pod->object.ask;
     const auto why = unsure ? fmt::format("its cards on node {} cannot be written to it", pod->object.node)
                             : fmt::format("node {} was chosen without Carve and cannot give the cards",
                                           pod->object.node);
-    world_.tell({"Pod", ask.space, ask.name, ask.uid, "NoCards", why + ": " + placed.error().what});
+    world_.post_event({"Pod", ask.space, ask.name, ask.uid, "NoCards", why + ": " + placed.error().what});
   }
 }
 
 void StaticPodBinder::run(const std::stop_token& stop) {
-  while (world_.clock.sleep_for(kLook, stop)) step();
+  while (world_.clock.sleep_for(kPoll, stop)) step();
 }
 
 }  // namespace carve::control

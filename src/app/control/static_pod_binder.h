@@ -18,9 +18,9 @@ namespace carve::control {
 /// that has no card of ours. One thread.
 class StaticPodBinder {
  public:
-  static constexpr Clock::Duration kLook = std::chrono::milliseconds(300);
-  static constexpr Clock::Duration kAgain = std::chrono::seconds(5);  // after a refusal, or when it is done
-  static constexpr Clock::Duration kSoon = std::chrono::seconds(1);   // where the watch will show what it is now
+  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(300);
+  static constexpr Clock::Duration kRetry = std::chrono::seconds(5);  // after a refusal, or when it is done
+  static constexpr Clock::Duration kRetrySoon = std::chrono::seconds(1);   // where the watch will show what it is now
 
   struct World {
     ClusterModel& model;
@@ -30,7 +30,7 @@ class StaticPodBinder {
     Log& log;
     codec::DialectSettings settings;
     std::function<const PolicyRow&(const PodEntry& pod, const std::string& node)> policy;
-    std::function<void(codec::EventNote)> tell;
+    std::function<void(codec::EventNote)> post_event;
   };
   explicit StaticPodBinder(World world) : world_(std::move(world)) {}
 

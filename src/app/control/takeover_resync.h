@@ -21,7 +21,7 @@ class TakeoverResync {
   /// A decision that the model does not show for so long after the server told of it is looked at again: its pod may
   /// have gone since, and then nobody will ever show it.
   static constexpr Clock::Duration kPatience = std::chrono::seconds(1);
-  static constexpr Clock::Duration kLook = std::chrono::milliseconds(50);
+  static constexpr Clock::Duration kPoll = std::chrono::milliseconds(50);
 
   TakeoverResync(KubeApi& api, const ClusterModel& model, Clock& clock) : api_(api), model_(model), clock_(clock) {}
 
@@ -36,30 +36,30 @@ class TakeoverResync {
   void step(const std::stop_token& stop = {});
 
  private:
-  struct Decided {
+  struct Decision {
     std::string path;  // the pod's
     std::string node;
     std::string record;
   };
-  Result<bool> find_out(std::uint64_t term, const std::stop_token& stop);
+  Result<bool> resync(std::uint64_t term, const std::stop_token& stop);
   Result<void> list();
-  Result<void> look_again(std::uint64_t term, const std::stop_token& stop);
-  [[nodiscard]] bool seen(const std::string& uid, const Decided& decided) const;
-  [[nodiscard]] bool asked_for(std::uint64_t term) const;
+  Result<void> read_pending(std::uint64_t term, const std::stop_token& stop);
+  [[nodiscard]] bool seen(const std::string& uid, const Decision& decided) const;
+  [[nodiscard]] bool requested(std::uint64_t term) const;
 
   KubeApi& api_;
   const ClusterModel& model_;
   Clock& clock_;
   // Of the thread that finds out.
-  std::uint64_t listed_ = 0;  // the term of the list
-  Clock::Time looked_{};      // when the server last told
-  std::map<std::string, Decided> wanted_;  // by UID: not seen in the model yet
+  std::uint64_t listed_term_ = 0;  // the term of the list
+  Clock::Time last_read_{};      // when the server last told
+  std::map<std::string, Decision> pending_;  // by UID: not seen in the model yet
   // Between the two.
   mutable std::mutex mutex_;
-  std::condition_variable_any asks_;
-  std::uint64_t asked_ = 0;
-  std::uint64_t known_ = 0;
-  std::optional<Error> trouble_;
+  std::condition_variable_any request_;
+  std::uint64_t requested_ = 0;
+  std::uint64_t known_term_ = 0;
+  std::optional<Error> error_;
 };
 
 }  // namespace carve::control

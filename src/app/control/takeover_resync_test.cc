@@ -25,7 +25,7 @@ std::string decided(const std::string& uid) {
   return pod_object({.uid = uid, .node = "n1", .record = record_text({slice(uid, "GPU-0", 1)})});
 }
 
-class CatchUpTest : public ::testing::Test {
+class TakeoverResyncTest : public ::testing::Test {
  protected:
   void sync() {
     model.nodes().replace({});
@@ -42,29 +42,29 @@ class CatchUpTest : public ::testing::Test {
   ManualClock clock;
   Log log{[](std::string_view) {}};
   ClusterModel model{{}, clock, log};
-  TakeoverResync catch_up{api, model, clock};
+  TakeoverResync resync{api, model, clock};
 };
 
-TEST_F(CatchUpTest, TheModelHasSeenEveryDecisionThatStandsInTheServer) {
-  EXPECT_FALSE(*round(catch_up, 1)) << "nothing was told yet";
+TEST_F(TakeoverResyncTest, TheModelHasSeenEveryDecisionThatStandsInTheServer) {
+  EXPECT_FALSE(*round(resync, 1)) << "nothing was told yet";
   sync();
   const auto pod = api.put(path_of("a"), decided("a"));
-  EXPECT_FALSE(*catch_up(1)) << "nobody has found out yet";
-  EXPECT_FALSE(*round(catch_up, 1)) << "a decision that the watch has not shown";
+  EXPECT_FALSE(*resync(1)) << "nobody has found out yet";
+  EXPECT_FALSE(*round(resync, 1)) << "a decision that the watch has not shown";
   clock.advance(TakeoverResync::kPatience);
-  EXPECT_FALSE(*round(catch_up, 1)) << "nor has it gone";
+  EXPECT_FALSE(*round(resync, 1)) << "nor has it gone";
   model.pods().change({KubeChange::Kind::kPut, pod});
-  EXPECT_TRUE(*round(catch_up, 1));
+  EXPECT_TRUE(*round(resync, 1));
   api.put(path_of("b"), decided("b"));
-  EXPECT_FALSE(*round(catch_up, 2)) << "each term lists anew";
+  EXPECT_FALSE(*round(resync, 2)) << "each term lists anew";
   EXPECT_EQ(api.calls("list"), 2U);
 }
 
-TEST_F(CatchUpTest, AnErrorIsSaidAndTheNextRoundTriesAgain) {
+TEST_F(TakeoverResyncTest, AnErrorIsSaidAndTheNextRoundTriesAgain) {
   sync();
   api.fail_next({.verb = "list", .path = "pods", .code = Code::kPermissionDenied});
-  EXPECT_EQ(round(catch_up, 1).error().code, Code::kPermissionDenied);
-  EXPECT_TRUE(*round(catch_up, 1));
+  EXPECT_EQ(round(resync, 1).error().code, Code::kPermissionDenied);
+  EXPECT_TRUE(*round(resync, 1));
 }
 
 /// A list that takes its time in a cluster where pods come and go: of those on it some are gone when it is whole.
@@ -87,7 +87,7 @@ class Churning final : public RelayedKubeApi {
   int gone_ = 0;
 };
 
-TEST_F(CatchUpTest, APodThatWentWhileTheListWasMadeIsNotWaitedFor) {
+TEST_F(TakeoverResyncTest, APodThatWentWhileTheListWasMadeIsNotWaitedFor) {
   sync();
   for (int i = 0; i < 20; ++i) {
     const auto name = std::to_string(i);
@@ -106,14 +106,14 @@ TEST_F(CatchUpTest, APodThatWentWhileTheListWasMadeIsNotWaitedFor) {
   EXPECT_EQ(api.calls("get"), 2U) << "the one that is gone and the one with a namesake";
 }
 
-TEST_F(CatchUpTest, TheLeaseIsRenewedWhileTheListTakesLongerThanIt) {
+TEST_F(TakeoverResyncTest, TheLeaseIsRenewedWhileTheListTakesLongerThanIt) {
   sync();
   FakeKubeApi leases;
-  const auto known = [this](std::uint64_t term) { return catch_up(term); };
+  const auto known = [this](std::uint64_t term) { return resync(term); };
   Leader leader({leases, clock, log, {}, known}, {.identity = "me"});
   Leader other({leases, clock, log, {}, {}}, {.identity = "other"});
   api.set_stalled(true);
-  const std::jthread finding([this](const std::stop_token& stop) { catch_up.run(stop); });
+  const std::jthread finding([this](const std::stop_token& stop) { resync.run(stop); });
   for (int i = 0; i < 60; ++i) {
     leader.step();
     other.step();

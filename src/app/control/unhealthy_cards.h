@@ -22,28 +22,28 @@ namespace carve::control {
 class UnhealthyCards {
  public:
   /// `tell` may be empty.
-  UnhealthyCards(ClusterModel& model, Log& log, std::function<void(codec::EventNote)> tell)
-      : model_(model), log_(log), tell_(std::move(tell)) {}
+  UnhealthyCards(ClusterModel& model, Log& log, std::function<void(codec::EventNote)> post_event)
+      : model_(model), log_(log), post_event_(std::move(post_event)) {}
 
   /// What KubeApi::watch delivers of kPath; names say which of them are meant.
   [[nodiscard]] KubeSink sink();
   static constexpr const char* kPath = "/api/v1/namespaces/kube-system/configmaps";
 
   /// The API server has said what there is, or that it will not.
-  [[nodiscard]] bool heard() const { return heard_; }
+  [[nodiscard]] bool answered() const { return answered_; }
 
  private:
-  void take(const std::string& config_map);
-  void gone(const std::string& config_map);
+  void apply(const std::string& config_map);
+  void remove(const std::string& config_map);
   void replace(const std::vector<std::string>& all);
   void mark(const std::string& node, std::set<int> indexes);
 
   ClusterModel& model_;
   Log& log_;
-  const std::function<void(codec::EventNote)> tell_;
+  const std::function<void(codec::EventNote)> post_event_;
   std::map<std::string, std::set<int>> marked_;    // by node
   std::map<std::string, std::string> refused_;     // by node: the text that is wrong
-  std::atomic<bool> heard_ = false;
+  std::atomic<bool> answered_ = false;
 };
 
 }  // namespace carve::control

@@ -22,12 +22,12 @@ class AssumedPods {
   static constexpr Clock::Duration kFor = std::chrono::seconds(5);
   /// From the begin of its Binding, which another replica may write and our watch tells of then: who comes and goes
   /// before anybody asks again is no longer expected than that.
-  static constexpr Clock::Duration kComes = std::chrono::seconds(2);
+  static constexpr Clock::Duration kAfterBinding = std::chrono::seconds(2);
 
   /// The owner was sent there and will hold these; what was expected of it before is no longer. `why`: for a person.
   void expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now, std::string why = {});
   /// Its Binding begins.
-  void comes(const Owner& owner, Clock::Time now);
+  void binding_begins(const Owner& owner, Clock::Time now);
   void forget(const Owner& owner);
   /// Lets go of what is too old.
   ///   cost    a comparison, while nothing is
@@ -55,15 +55,15 @@ class AssumedPods {
     Clock::Time until{};
     std::string why;
   };
-  struct There {
+  struct NodeAssumptions {
     std::map<Owner, Room> rooms;
     Node seen;   // the node when `ahead` was made; nullptr: it is to be made anew
     Node ahead;
   };
-  [[nodiscard]] static Node made_ahead(const There& there, const Node& state, const Owner& but,
-                                       std::vector<Owner>* come);
+  [[nodiscard]] static Node build_ahead(const NodeAssumptions& there, const Node& state, const Owner& but,
+                                       std::vector<Owner>* arrived);
 
-  std::map<std::string, There, std::less<>> by_node_;
+  std::map<std::string, NodeAssumptions, std::less<>> by_node_;
   std::map<Owner, std::string> by_owner_;
   Clock::Time first_end_ = Clock::Time::max();  // before it nothing is too old
 };

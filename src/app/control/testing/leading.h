@@ -49,16 +49,16 @@ struct Leading {
   /// The pod as it is in the server.
   codec::ClusterPod pod(const std::string& uid) { return *codec::parse_cluster_pod(*api.object(pod_path(uid))); }
   /// The same, as the watch tells it.
-  void tell_model(const std::string& uid) {
+  void deliver(const std::string& uid) {
     model.pods().change({KubeChange::Kind::kPut, *api.object(pod_path(uid))});
   }
   void add(const PodText& pod) {
     put(pod);
-    tell_model(pod.uid);
+    deliver(pod.uid);
   }
-  void note(codec::EventNote one) {
-    const std::lock_guard lock(telling);
-    told.push_back(std::move(one));
+  void record_event(codec::EventNote one) {
+    const std::lock_guard lock(events_mutex);
+    events.push_back(std::move(one));
   }
 
   carve::testing::FakeKubeApi api;
@@ -66,8 +66,8 @@ struct Leading {
   Log log{[](std::string_view) {}};
   ClusterModel model{{}, clock, log};
   Leader leader{{api, clock, log, {}, {}}, {.identity = "me"}};
-  std::mutex telling;
-  std::vector<codec::EventNote> told;
+  std::mutex events_mutex;
+  std::vector<codec::EventNote> events;
 };
 
 }  // namespace carve::control::testing
