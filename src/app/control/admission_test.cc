@@ -87,7 +87,7 @@ class AdmissionTest : public ::testing::Test {
   Admission admission_{{}, {"carve-scheduler", VisibleDevices::kVoid}};
 };
 
-TEST_F(AdmissionTest, APodThatAsksGetsItsSlotsItsSchedulerAndWhatWasUnderstood) {
+TEST_F(AdmissionTest, AddsSlotsSchedulerAndParsedRequestToAPodThatRequestsCards) {
   const auto done =
       mutated(pod(limits(R"("elasticgpu.io/gpu-memory":"4096","elasticgpu.io/gpu-core":"30")"), "",
                   R"(,"schedulerName":"default-scheduler")"));
@@ -99,7 +99,7 @@ TEST_F(AdmissionTest, APodThatAsksGetsItsSlotsItsSchedulerAndWhatWasUnderstood) 
       R"("schedulerName":"carve-scheduler"}})");
 }
 
-TEST_F(AdmissionTest, OneSlotPerCardThatEachContainerTouches) {
+TEST_F(AdmissionTest, AddsOneSlotPerCardOfEachContainer) {
   const auto done =
       mutated(json::parse(R"({"metadata":{"labels":{"aliyun.com/gpu-count":"2"}},"spec":{
     "initContainers":[{"name":"i","resources":{"limits":{"nvidia.com/gpu":"3"}}},
@@ -124,13 +124,13 @@ TEST_F(AdmissionTest, OneSlotPerCardThatEachContainerTouches) {
             "besteffort)");
 }
 
-TEST_F(AdmissionTest, SlotsThatSomebodyWroteAreSetRight) {
+TEST_F(AdmissionTest, CorrectsSlotsThatATenantWrote) {
   const auto done = mutated(pod(limits(R"("nvidia.com/gpu":"2","elasticgpu.io/slot":"60")")));
   EXPECT_EQ(done.at_pointer("/spec/containers/0/resources/limits/elasticgpu.io~1slot").as_string(),
             "2");
 }
 
-TEST_F(AdmissionTest, OnlyPodsOfTheDefaultSchedulerAreTakenOver) {
+TEST_F(AdmissionTest, SetsTheSchedulerOnlyForPodsOfTheDefaultScheduler) {
   const auto asks = limits(R"("nvidia.com/gpu":"1")");
   EXPECT_EQ(mutated(pod(asks, "", R"(,"schedulerName":"volcano")"))
                 .at("spec")
@@ -148,7 +148,7 @@ TEST_F(AdmissionTest, OnlyPodsOfTheDefaultSchedulerAreTakenOver) {
   EXPECT_THAT(read(shared.mutate(call(pod(asks)))).patch, Not(HasSubstr("schedulerName")));
 }
 
-TEST_F(AdmissionTest, WhatDoesNotConcernUsIsNotTouched) {
+TEST_F(AdmissionTest, LeavesUnrelatedPodsUnchanged) {
   EXPECT_EQ(mutate(pod(limits(R"("cpu":"1")"))).patch, "[]");
   EXPECT_EQ(mutate(pod(env(R"({"name":"A","value":"b"})"))).patch, "[]");
   const Admission dra{{Bytes::gib(1), false}, {}};
@@ -163,7 +163,7 @@ TEST_F(AdmissionTest, WhatDoesNotConcernUsIsNotTouched) {
   }
 }
 
-TEST_F(AdmissionTest, AForgedRecordAndForgedProjectionsAreTakenOut) {
+TEST_F(AdmissionTest, RemovesAForgedRecordAndForgedProjections) {
   const auto brought =
       pod("", R"(,"annotations":{"mine":"1","carve.elasticgpu.io/record":"{}",)"
               R"("ALIYUN_COM_GPU_MEM_IDX":"0","ALIYUN_COM_GPU_MEM_ASSUME_TIME":"1",)"
@@ -176,7 +176,7 @@ TEST_F(AdmissionTest, AForgedRecordAndForgedProjectionsAreTakenOut) {
               HasSubstr("carve.elasticgpu.io/record may be written by carve-control only"));
 }
 
-TEST_F(AdmissionTest, CardsInTheWordsOfAnOlderSchedulerAreTakenOut) {
+TEST_F(AdmissionTest, RemovesTheCardChoiceOfAnOlderScheduler) {
   const auto brought = pod(limits(R"("elasticgpu.io/gpu-core":"30")"),
                            R"(,"annotations":{"elasticgpu.io/container-c":"0","mine":"1"})");
   const auto done = mutated(brought);
@@ -189,7 +189,7 @@ TEST_F(AdmissionTest, CardsInTheWordsOfAnOlderSchedulerAreTakenOut) {
 }
 
 // CO-2: in all three spellings, with the dialect's own unit in the text.
-TEST_F(AdmissionTest, EachSpellingRefusesTheSameNonsense) {
+TEST_F(AdmissionTest, RefusesTheSameErrorsInEachSpelling) {
   struct Spelling {
     std::string name;
     std::string unit;
@@ -227,7 +227,7 @@ TEST_F(AdmissionTest, EachSpellingRefusesTheSameNonsense) {
       HasSubstr("aliyun.com/gpu-count: \"17\""));
 }
 
-TEST_F(AdmissionTest, ClaimsAndCardsInOneContainerAreAmbiguous) {
+TEST_F(AdmissionTest, RefusesClaimsTogetherWithCardsInOneContainer) {
   const auto both = [](const std::string& amounts) {
     return pod(R"(,"resources":{"claims":[{"name":"gpu"},{"name":"nic","request":"port"}],"limits":{)" + amounts +
                "}}");
@@ -248,14 +248,14 @@ TEST_F(AdmissionTest, ClaimsAndCardsInOneContainerAreAmbiguous) {
                   .allowed);
 }
 
-TEST_F(AdmissionTest, APlaceholderIsNoContainersName) {
+TEST_F(AdmissionTest, RefusesAPlaceholderInPlaceOfAContainerName) {
   EXPECT_EQ(mutate(pod("", R"(,"annotations":{"elasticgpu.io/egpuc-<container-name>":"claim"})")).refusal,
             "carve: annotation elasticgpu.io/egpuc-<container-name>: <container-name> stands for the name of a "
             "container; write that instead (this pod has c)");
 }
 
 // CO-2, UN-2, UN-3 and R0-2 for the native, gpushare and nvidia.com/gpu spellings: the whole texts.
-TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
+TEST_F(AdmissionTest, RefusesEachInvalidRequestWithItsText) {
   struct Row {
     json::value object;
     std::string text;
@@ -321,7 +321,7 @@ TEST_F(AdmissionTest, NonsenseIsRefusedWithItsText) {
   }
 }
 
-TEST_F(AdmissionTest, EverythingThatIsWrongIsSaidAtOnce) {
+TEST_F(AdmissionTest, ReportsAllErrorsTogether) {
   const auto answer = mutate(json::parse(R"({"spec":{"containers":[
     {"name":"a","resources":{"limits":{"aliyun.com/gpu-mem":"10G"}}},
     {"name":"b","resources":{"limits":{"nvidia.com/gpu":"17"}}},
@@ -331,7 +331,7 @@ TEST_F(AdmissionTest, EverythingThatIsWrongIsSaidAtOnce) {
   EXPECT_THAT(answer.refusal, HasSubstr("container d: "));
 }
 
-TEST_F(AdmissionTest, VisibleDevicesWithoutARequestIsVoidOrRefused) {
+TEST_F(AdmissionTest, VoidsOrRefusesVisibleDevicesWithoutARequest) {
   const std::string all = R"({"name":"NVIDIA_VISIBLE_DEVICES","value":"all"})";
   const std::string from =
       R"({"name":"NVIDIA_VISIBLE_DEVICES","valueFrom":{"configMapKeyRef":{"name":"m","key":"k"}}})";
@@ -355,7 +355,7 @@ TEST_F(AdmissionTest, VisibleDevicesWithoutARequestIsVoidOrRefused) {
 }
 
 // A claim says nothing of cards, and who gives cards by one overrules the variable through CDI.
-TEST_F(AdmissionTest, VisibleDevicesBesideAClaimIsVoidToo) {
+TEST_F(AdmissionTest, VoidsVisibleDevicesTogetherWithAClaim) {
   const auto one = [](const std::string& rest) {
     return pod(R"(,"resources":{"claims":[{"name":"nic"}])" + rest + "}" +
                env(R"({"name":"NVIDIA_VISIBLE_DEVICES","value":"all"})"));
@@ -376,7 +376,7 @@ TEST_F(AdmissionTest, VisibleDevicesBesideAClaimIsVoidToo) {
   EXPECT_EQ(other("nvidia.com/gpu.shared"), "[]");
 }
 
-TEST_F(AdmissionTest, EveryListOfContainersIsLookedAt) {
+TEST_F(AdmissionTest, ReviewsEveryListOfContainers) {
   const auto done = mutated(json::parse(R"({"metadata":{"name":"p"},"spec":{
     "initContainers":[{"name":"i","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"0"}]}],
     "containers":[{"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}},
@@ -389,7 +389,7 @@ TEST_F(AdmissionTest, EveryListOfContainersIsLookedAt) {
       << "a variable of its own overrules a ConfigMap's";
 }
 
-TEST_F(AdmissionTest, AContainerThatIsAddedLaterSeesNoCard) {
+TEST_F(AdmissionTest, HidesCardsFromAnEphemeralContainer) {
   auto object = json::parse(
       R"({"spec":{"containers":[{"name":"c","resources":{"limits":{"nvidia.com/gpu":"1"}}}],
     "ephemeralContainers":[{"name":"e","env":[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]}]}})");
@@ -402,7 +402,7 @@ TEST_F(AdmissionTest, AContainerThatIsAddedLaterSeesNoCard) {
                    .contains("elasticgpu.io/slot"));
 }
 
-TEST_F(AdmissionTest, StaticPodsAreLeftAsTheirFileSays) {
+TEST_F(AdmissionTest, LeavesStaticPodsAsTheirFileSays) {
   const auto object = pod(
       limits(R"("nvidia.com/gpu":"1")"),
       R"(,"annotations":{"kubernetes.io/config.mirror":"x","carve.elasticgpu.io/record":"{}"})");
@@ -414,13 +414,13 @@ TEST_F(AdmissionTest, StaticPodsAreLeftAsTheirFileSays) {
       << "a tenant's pod is none, whatever it says";
 }
 
-TEST_F(AdmissionTest, ACallThatCannotBeReadIsRefusedToNobody) {
+TEST_F(AdmissionTest, RefusesAnUnreadableCallWithAnEmptyUid) {
   const auto text = admission_.mutate("{");
   EXPECT_THAT(text, HasSubstr(R"("uid":"","allowed":false)"));
   EXPECT_FALSE(mutate(json::parse(R"({"spec":{"containers":[{}]}})")).allowed);
 }
 
-TEST_F(AdmissionTest, TheValidatingWebhookRefusesWhatTheOtherOneDidNotSee) {
+TEST_F(AdmissionTest, ValidatingWebhookRefusesWhatTheMutatingOneDidNotReview) {
   const auto object = pod(limits(R"("nvidia.com/gpu":"2")"));
   const auto answer = read(admission_.validate(call(object)));
   EXPECT_THAT(answer.refusal,
@@ -442,7 +442,7 @@ std::size_t occurrences(const std::string& text, const std::string& word) {
   return count;
 }
 
-TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
+TEST(Manifests, CoverEveryNameOfTheDialects) {
   const std::string webhook = deployed("webhook.yaml");
   const std::string policy = deployed("record-policy.yaml");
   for (const auto& dialect : codec::dialects()) {
@@ -474,7 +474,7 @@ TEST(Manifests, GuardAndHandOnWhatTheDialectsSay) {
 }
 
 /// The API server reads the epoch out of the record's text.
-TEST(Manifests, KnowWhereTheEpochStandsInARecord) {
+TEST(Manifests, MatchTheEpochsPositionInTheRecordText) {
   const std::string policy = deployed("leader-policy.yaml");
   EXPECT_EQ(occurrences(policy, "startsWith('{\"v\":1,\"epoch\":')"), 1U);
   EXPECT_EQ(occurrences(policy, "int(variables.record.substring(15).split(',')[0])"), 1U);
@@ -541,7 +541,7 @@ json::value random_pod() {
   return json::object{{"metadata", std::move(meta)}, {"spec", std::move(spec)}};
 }
 
-RC_GTEST_FIXTURE_PROP(AdmissionTest, WhatWasReviewedIsUnchangedByTheNextReview, ()) {
+RC_GTEST_FIXTURE_PROP(AdmissionTest, SecondReviewChangesNothing, ()) {
   auto object = random_pod();
   const auto first = mutate(object);
   RC_CLASSIFY(first.allowed, "allowed");

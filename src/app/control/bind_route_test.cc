@@ -26,18 +26,18 @@ class BindRouteTest : public ::testing::Test {
   std::string asked_;
 };
 
-TEST_F(BindRouteTest, TheLeaderBindsItself) {
+TEST_F(BindRouteTest, LeaderBindsItself) {
   leads_ = true;
   EXPECT_EQ(bind(), "bound pod");
   EXPECT_EQ(asked_, "");
 }
 
-TEST_F(BindRouteTest, AFollowerAsksTheLeader) {
+TEST_F(BindRouteTest, FollowerForwardsToTheLeader) {
   EXPECT_EQ(bind(), "there pod");
   EXPECT_EQ(asked_, "10.0.0.1:8443 ");
 }
 
-TEST_F(BindRouteTest, WithoutAnAnswerItIsTriedAgain) {
+TEST_F(BindRouteTest, ReturnsARetryableErrorWithoutAnAnswer) {
   answers_ = false;
   EXPECT_THAT(bind(), HasSubstr("did not answer (no answer); it is tried again"));
   holder_ = "a_1";

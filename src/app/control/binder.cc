@@ -10,7 +10,7 @@
 namespace carve::control {
 namespace {
 
-/// What another replica sent the pod there for; empty where it says nothing that can be read.
+/// The slices for which another replica sent the pod there; empty if `wish` contains no valid record.
 std::vector<Slice> slices_in(const std::string& wish) {
   if (wish.empty()) return {};
   const auto record = codec::decode_record(wish);
@@ -22,7 +22,7 @@ std::vector<Slice> slices_in(const std::string& wish) {
 std::string what_it_got(const std::string& node, const std::vector<Slice>& slices) {
   std::string text = "on node " + node;
   for (const Slice& slice : slices) {
-    text += fmt::format("; {}: ", slice.part);
+    text += fmt::format("{} container {}: ", &slice == slices.data() ? ":" : ";", slice.part);
     if (slice.whole) {
       text += "the whole card " + slice.card.str();
     } else {
@@ -34,17 +34,17 @@ std::string what_it_got(const std::string& node, const std::vector<Slice>& slice
 }
 
 std::string Binder::bind(std::string_view call) {
-  struct Waits {
-    explicit Waits(Binder& whose) : binder(whose) { ++binder.in_bind_; }
-    Waits(const Waits&) = delete;
-    Waits& operator=(const Waits&) = delete;
-    ~Waits() {
-      binder.last_ = binder.world_.clock.now().time_since_epoch().count();  // first: no moment between looks idle
+  struct InProgress {
+    explicit InProgress(Binder& owner) : binder(owner) { ++binder.in_bind_; }
+    InProgress(const InProgress&) = delete;
+    InProgress& operator=(const InProgress&) = delete;
+    ~InProgress() {
+      binder.last_ = binder.world_.clock.now().time_since_epoch().count();  // before --in_bind_, so that busy() sees no gap
       --binder.in_bind_;
     }
     Binder& binder;
   };
-  const Waits waits(*this);
+  const InProgress in_progress(*this);
   const auto done = bind_pod(call);
   return codec::binding_result(done ? std::string() : done.error().what);
 }
@@ -55,13 +55,13 @@ bool Binder::busy() const {
 
 Result<ClusterModel::Pod> Binder::read_pod(const std::string& space, const std::string& name, const std::string& uid) {
   if (auto known = world_.model.pod(uid)) return known;
-  // Bound before our watch has told of it, or nothing of ours.
+  // The watch has not shown the pod yet, or the pod requests nothing from Carve.
   CARVE_TRY(const auto text, world_.api.get(pod_path(space, name)));
   CARVE_TRY(auto object, codec::parse_cluster_pod(text));
-  if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has that name now");
+  if (object.ask.uid != uid) return fail(Code::kNotFound, "another pod has this name now");
   PodEntry pod;
   pod.object = object;
-  if (auto known = pod_entry_of(std::move(object), world_.settings)) pod = std::move(*known);
+  if (auto entry = pod_entry_of(std::move(object), world_.settings)) pod = std::move(*entry);
   return std::make_shared<const PodEntry>(std::move(pod));
 }
 
@@ -71,19 +71,19 @@ Result<void> Binder::bind_pod(std::string_view call) {
     ++refused_;
     return why;
   };
-  // Two of them: a pod that is not known is read first.
+  // Twice kWrite: a pod that the model does not contain is read first.
   if (!world_.leader.leads_until(world_.clock.now() + 2 * kWrite)) {
     const auto holder = world_.leader.holder();
-    return refuse(fail(Code::kUnavailable, fmt::format("this replica of carve control does not lead{}; try again",
-                                                       holder.empty() ? std::string() : " (" + holder + " does)")));
+    return refuse(fail(Code::kUnavailable, fmt::format("this replica of carve-control does not lead{}; try again",
+                                                       holder.empty() ? "" : " (the leader is " + holder + ")")));
   }
   const auto found = read_pod(args.space, args.pod, args.uid);
   if (!found) return refuse(fail_in("pod " + args.space + "/" + args.pod, found.error()));
   const PodEntry& pod = **found;
   if (!pod.request_error.empty()) return refuse(fail(Code::kInvalidArgument, pod.request_error));
   if (!pod.object.node.empty()) {
-    if (pod.object.node == args.node && (pod.record || pod.parts.empty())) return {};  // an answer that was lost
-    return refuse(fail(Code::kFailedPrecondition, "the pod is on node " + pod.object.node + " already"));
+    if (pod.object.node == args.node && (pod.record || pod.parts.empty())) return {};  // the answer was lost
+    return refuse(fail(Code::kFailedPrecondition, "the pod is already bound to node " + pod.object.node));
   }
   if (pod.parts.empty()) return bind_without_cards(pod, args.node);
   const auto epoch = world_.leader.epoch();
@@ -117,13 +117,13 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
   if (!record) return give_up(record.error());
   const auto text = codec::encode_record(*record);
   if (!text) return give_up(text.error());
-  PodEntry there = pod;
-  there.object.node = room.node;
-  const auto body = codec::binding_body(pod.object, room.node, annotations_of(there, *record, *text));
-  // The last look before the write: whoever was stopped since the first one finds out here.
+  PodEntry bound = pod;
+  bound.object.node = room.node;
+  const auto body = codec::binding_body(pod.object, room.node, annotations_of(bound, *record, *text));
+  // The last check before the write: it catches a process that was stopped since the first check.
   if (world_.leader.epoch() != room.epoch || !world_.leader.leads_until(world_.clock.now() + kWrite)) {
     ++refused_;
-    return give_up({Code::kUnavailable, "this replica of carve control does not lead any more; try again"});
+    return give_up({Code::kUnavailable, "this replica of carve-control no longer leads; try again"});
   }
   const auto written = world_.api.create(pod_path(ask.space, ask.name) + "/binding", body);
   if (written) {
@@ -134,7 +134,7 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
   }
   const auto code = written.error().code;
   const bool lost = may_be_done(written.error());
-  // 409: bound already, perhaps by an earlier call of ours whose answer was lost; or another UID.
+  // 409: the pod is already bound, perhaps by an earlier write of ours whose answer was lost; or the UID differs.
   if (!lost && code != Code::kAlreadyExists && code != Code::kAborted) {
     ++failed_;
     return give_up(written.error());
@@ -152,7 +152,7 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
       else
         world_.model.release(room.node, room.owner);
       break;
-    case Seen::kUnbound:  // what the server has refused will not come; what it has not answered may
+    case Seen::kUnbound:  // a refused write never takes effect; an unanswered one still may
       world_.model.settle(room.node, room.owner, lost ? Outcome::kUnknown : Outcome::kFailed);
       break;
     case Seen::kUnreadable:
@@ -163,8 +163,8 @@ Result<void> Binder::write(const PodEntry& pod, const Reservation& room, const s
   return tl::unexpected(written.error());
 }
 
-/// A scheduler that is told of more names than elasticgpu.io/slot hands us pods that ask for 0 of them, or that have no
-/// slots: they hold nothing, and no record says that they do.
+/// A scheduler that is configured with more names than elasticgpu.io/slot also sends pods that request 0 of them, or
+/// that have no slots. They hold nothing and get no record.
 Result<void> Binder::bind_without_cards(const PodEntry& pod, const std::string& node) {
   const auto& ask = pod.object.ask;
   const auto written =
@@ -190,14 +190,14 @@ Binder::Seen Binder::read_outcome(const Reservation& room) {
 bool Binder::watch_is_behind(const Reservation& room) const { return world_.model.pod(room.owner.uid) != nullptr; }
 
 void Binder::step() {
-  const auto now = world_.clock.now();  // before the reads: what is read is at least as new
+  const auto now = world_.clock.now();  // before the reads, so every read is at least as new
   for (const Reservation& room : world_.model.unsettled(now - kReadAfter)) {
     const auto seen = read_outcome(room);
-    const bool forgotten = now >= room.since + kWriteExpired;
-    if ((seen == Seen::kNever && (forgotten || !watch_is_behind(room))) || (seen == Seen::kUnbound && forgotten)) {
+    const bool expired = now >= room.since + kWriteExpired;
+    if ((seen == Seen::kNever && (expired || !watch_is_behind(room))) || (seen == Seen::kUnbound && expired)) {
       ++released_;
       world_.model.release(room.node, room.owner);
-      world_.log.info("room released: its write came to nothing",
+      world_.log.info("room released: its write did not take effect",
                       {{"pod", room.space + "/" + room.pod}, {"node", room.node}});
     } else if (seen == Seen::kOurs && !room.bound) {
       ++found_bound_;
@@ -215,7 +215,7 @@ void Binder::report_assigned(const PodEntry& pod, const Reservation& room, const
   if (!world_.post_event) return;
   const auto& ask = pod.object.ask;
   world_.post_event({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
-               what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
+               "assigned " + what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
 }
 
 Binder::Stats Binder::stats() const { return {bound_, refused_, failed_, unknown_, found_bound_, released_}; }

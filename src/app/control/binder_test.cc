@@ -116,7 +116,7 @@ class BinderTest : public ::testing::Test {
   std::size_t reserved() { return cluster.model.stats().reserved; }
 };
 
-TEST_F(BinderTest, OneWriteBindsWithTheRecord) {
+TEST_F(BinderTest, BindsWithTheRecordInOneWrite) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   EXPECT_EQ(binder.bind(call("a")), kOk);
@@ -138,7 +138,7 @@ TEST_F(BinderTest, OneWriteBindsWithTheRecord) {
   EXPECT_THAT(cluster.events[0].message, HasSubstr("c: 4 GiB and compute 0 (besteffort) of card GPU-0"));
 }
 
-TEST_F(BinderTest, IsBusyAsLongAsABurstLasts) {
+TEST_F(BinderTest, IsBusyUntilTheBurstEnds) {
   EXPECT_FALSE(binder.busy());
   EXPECT_NE(binder.bind(call("nobody")), kOk);
   EXPECT_TRUE(binder.busy());
@@ -149,7 +149,7 @@ TEST_F(BinderTest, IsBusyAsLongAsABurstLasts) {
 }
 
 // A server under load takes longer than a burst's pause for one Binding.
-TEST_F(BinderTest, IsBusyWhileABindingWaitsHoweverLong) {
+TEST_F(BinderTest, IsBusyDuringASlowBinding) {
   class Slow final : public RelayedKubeApi {
    public:
     Slow(FakeKubeApi& api, std::function<void()> meanwhile) : RelayedKubeApi(api), meanwhile_(std::move(meanwhile)) {}
@@ -178,7 +178,7 @@ TEST_F(BinderTest, IsBusyWhileABindingWaitsHoweverLong) {
   EXPECT_FALSE(one.busy());
 }
 
-TEST_F(BinderTest, WhatAnotherReplicaSentItThereForIsTaken) {
+TEST_F(BinderTest, UsesTheCardsThatAnotherReplicaChose) {
   cluster.add("a");
   cluster.add("b");
   cluster.add("c");
@@ -194,7 +194,7 @@ TEST_F(BinderTest, WhatAnotherReplicaSentItThereForIsTaken) {
   EXPECT_EQ(card("a")[0].memory, Bytes::gib(4)) << "what it asks for, whatever is wished";
 }
 
-TEST_F(BinderTest, WhoDoesNotLeadWritesNothing) {
+TEST_F(BinderTest, WritesNothingWithoutLeading) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   cluster.clock.advance(1h);
@@ -203,7 +203,7 @@ TEST_F(BinderTest, WhoDoesNotLeadWritesNothing) {
   EXPECT_EQ(binder.stats().refused, 1U);
 }
 
-TEST_F(BinderTest, NoRoomIsSaidInNumbersAndNothingStays) {
+TEST_F(BinderTest, ReportsMissingRoomInNumbersAndKeepsNothing) {
   cluster.add("a", "17");
   ASSERT_TRUE(cluster.settled());
   EXPECT_THAT(binder.bind(call("a")), HasSubstr("16 GiB < 17 GiB"));
@@ -220,7 +220,7 @@ TEST_F(BinderTest, NoRoomIsSaidInNumbersAndNothingStays) {
   EXPECT_EQ(reserved(), 0U);
 }
 
-TEST_F(BinderTest, AnAnswerThatIsLostIsFoundByReading) {
+TEST_F(BinderTest, ReadsThePodAfterALostAnswer) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded, .done = true});
@@ -232,7 +232,7 @@ TEST_F(BinderTest, AnAnswerThatIsLostIsFoundByReading) {
 }
 
 // 500 and 503 are said of writes that etcd did and whose answer was lost.
-TEST_F(BinderTest, AServerThatGaveUpMayHaveDoneIt) {
+TEST_F(BinderTest, TreatsAServerErrorAsUnknownOutcome) {
   cluster.add("a", "16");
   cluster.add("b", "16");
   cluster.add("c", "16");
@@ -247,7 +247,7 @@ TEST_F(BinderTest, AServerThatGaveUpMayHaveDoneIt) {
   EXPECT_THAT(binder.bind(call("c")), HasSubstr("no room")) << "b's Binding may still take effect";
 }
 
-TEST_F(BinderTest, RoomIsKeptAsLongAsTheWriteMayStillCome) {
+TEST_F(BinderTest, KeepsRoomWhileTheWriteMayTakeEffect) {
   cluster.add("a", "16");
   cluster.add("b", "16");
   cluster.add("c", "16");
@@ -266,7 +266,7 @@ TEST_F(BinderTest, RoomIsKeptAsLongAsTheWriteMayStillCome) {
   EXPECT_EQ(binder.bind(call("c")), kOk);
 }
 
-TEST_F(BinderTest, ARepeatedWriteSaysTheSame) {
+TEST_F(BinderTest, RepeatsAWriteWithTheSameRecord) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded});
@@ -278,7 +278,7 @@ TEST_F(BinderTest, ARepeatedWriteSaysTheSame) {
   EXPECT_EQ(record(writes[1].body), record(writes[2].body));
 }
 
-TEST_F(BinderTest, ANamesakeIsAnotherPod) {
+TEST_F(BinderTest, DistinguishesPodsByUid) {
   cluster.add("a");
   ASSERT_TRUE(cluster.settled());
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kDeadlineExceeded});
@@ -295,7 +295,7 @@ TEST_F(BinderTest, ANamesakeIsAnotherPod) {
 
 /// The watch is behind the server: it may yet tell that the pod was bound before it went. Until then, and while the pod
 /// lingers on its node after that, nobody else gets the room.
-TEST_F(BinderTest, RoomOfAPodThatIsGoneIsKeptUntilTheWatchSaysSo) {
+TEST_F(BinderTest, KeepsRoomOfADeletedPodUntilTheWatchShowsIt) {
   ClusterModel model{{}, cluster.clock, cluster.log};
   cluster.add("a", "16");
   sync(model, cluster.api);
@@ -316,7 +316,7 @@ TEST_F(BinderTest, RoomOfAPodThatIsGoneIsKeptUntilTheWatchSaysSo) {
   EXPECT_EQ(model.stats().conflicts_seen, 0U);
 }
 
-TEST_F(BinderTest, APodWithoutCardsIsBoundWithoutARecord) {
+TEST_F(BinderTest, BindsAPodWithoutCardsWithoutARecord) {
   cluster.add("a", "0");
   ASSERT_TRUE(cluster.settled());
   EXPECT_EQ(binder.bind(call("a")), kOk);
@@ -325,7 +325,7 @@ TEST_F(BinderTest, APodWithoutCardsIsBoundWithoutARecord) {
 }
 
 // Of a namespace that admission leaves alone: kube-scheduler hands us its Binding where it is told of our names.
-TEST_F(BinderTest, APodWithoutSlotsIsBoundWithoutARecordAndTakesNoRoom) {
+TEST_F(BinderTest, BindsAPodWithoutSlotsWithoutARecordAndWithoutRoom) {
   for (const auto* uid : {"a", "b", "c"}) {
     cluster.api.put(pod_path(uid), pod_object({.uid = uid, .gib = "16", .slots = false}));
     ASSERT_TRUE(cluster.settled());
@@ -343,7 +343,7 @@ TEST_F(BinderTest, APodWithoutSlotsIsBoundWithoutARecordAndTakesNoRoom) {
 
 /// 64 at once, through a server that is late, loses answers and refuses; some pods go meanwhile: no card is over, and
 /// at rest nothing is set aside that nobody holds.
-TEST(BinderRace, NoCardIsOverAndNothingLeaks) {
+TEST(BinderRace, OvercommitsNoCardAndLeaksNoRoom) {
   for (unsigned seed = 0; seed < 12; ++seed) {
     Cluster cluster;
     for (const auto* uuid : {"GPU-2", "GPU-3"}) cluster.put(gpu("n1", uuid));
@@ -394,7 +394,7 @@ TEST(BinderRace, NoCardIsOverAndNothingLeaks) {
 
 /// A leader that is stopped between its look and its write, for longer than its lease: the next one has given the
 /// card away when the old Binding lands. It is found, the card is closed, nothing is over on the node's own word.
-TEST(BinderRace, TheOldLeadersBindingThatLandsLateIsAConflictAndNotLost) {
+TEST(BinderRace, ReportsALateBindingOfTheOldLeaderAsAConflict) {
   Cluster cluster;
   cluster.watch();
   cluster.add("late", "16");

@@ -8,7 +8,7 @@
 
 #include "core/policy/place_pod.h"
 
-// What the watches tell, and the ledgers that are made of it. What the binder sets aside: cluster_reserve.cc.
+// The watches' events, and the ledgers that are built from them. Room that the binder sets aside: cluster_reserve.cc.
 namespace carve::control {
 
 KubeSink ClusterModel::nodes() {
@@ -27,8 +27,8 @@ KubeSink ClusterModel::gpus() {
   return {[this](const auto& all) { replace_gpus(all); },
           [this](const KubeChange& change) {
             if (change.kind == KubeChange::Kind::kPut) return put_gpu(change.object);
-            std::size_t odd = 0;
-            const auto gone = codec::parse_gpu_object(change.object, &odd);
+            std::size_t unreadable_holders = 0;
+            const auto gone = codec::parse_gpu_object(change.object, &unreadable_holders);
             const std::lock_guard lock(mutex_);
             if (!gone) return unreadable("GPU", gone.error());
             store_gpu(gone->name, std::nullopt);
@@ -51,7 +51,7 @@ KubeSink ClusterModel::pods() {
 
 void ClusterModel::unreadable(const char* kind, const Error& error) {
   ++stats_.unreadable;
-  log_.warn("an object of the API server cannot be read", {{"kind", kind}, {"error", error.what}});
+  log_.warn("an object from the API server cannot be parsed", {{"kind", kind}, {"error", error.what}});
 }
 
 NodeEntry& ClusterModel::touch(const std::string& node) const {
@@ -75,7 +75,7 @@ void ClusterModel::put_node(const std::string& text) {
   auto node = codec::parse_cluster_node(text);
   const std::lock_guard lock(mutex_);
   if (!node) return unreadable("Node", node.error());
-  // Heartbeats and all conditions but two change nothing of ours.
+  // Heartbeats, and all conditions except two, change nothing that is parsed.
   const auto known = nodes_.find(node->name);
   if (known != nodes_.end() && known->second.exists && known->second.node == *node) return;
   NodeEntry& entry = touch_to_rebuild(node->name);
@@ -115,7 +115,7 @@ void ClusterModel::store_gpu(const std::string& name, std::optional<GpuEntry> gp
   if (!gpu) return;
   gpu_node_[name] = gpu->object.node;
   NodeEntry& entry = touch(gpu->object.node);
-  // From now on this object speaks for them.
+  // From now on this object accounts for these slices.
   for (const auto& holder : gpu->object.holders) {
     if (entry.lingering.erase(holder.slice.owner) > 0) entry.changed_owners.insert(holder.slice.owner);
   }
@@ -156,10 +156,10 @@ void ClusterModel::replace_gpus(const std::vector<std::string>& all) {
   mark_synced(&gpus_synced_);
 }
 
-/// What the pod held stays booked until its node has had the time to say that it is held.
+/// The pod's slices stay booked until its node has had the time to name them in a GPU object.
 void ClusterModel::on_pod_removed(const PodEntry& pod) {
   const auto now = clock_.now();
-  if (now >= departed_cleanup_at_) {  // not for each of thousands that go
+  if (now >= departed_cleanup_at_) {  // not for each of thousands of deleted pods
     std::erase_if(departed_, [&](const auto& one) { return one.second + kDeparted <= now; });
     departed_cleanup_at_ = now + std::chrono::seconds(1);
   }
@@ -178,7 +178,7 @@ void ClusterModel::store_pod(const std::string& uid, Pod pod) {
     return a.node == b.node && a.record == b.record && a.ended == b.ended;
   };
   if (before && pod && !pod->object.node.empty() && same(before->object, pod->object)) {
-    // Its status moved on: nothing that is booked changes.
+    // Only its status changed: no booking changes.
     known->second = nodes_[pod->object.node].pods[uid] = pod;
     return;
   }
@@ -199,21 +199,21 @@ void ClusterModel::put_pod(const std::string& text) {
     return unreadable("Pod", object.error());
   }
   const auto uid = object->ask.uid;
-  // A node without a record is somebody else's word: room may be set aside there still (static_pod_binder.h).
-  const bool over = (!object->node.empty() && !object->record.empty()) || object->ended;
+  // A pod with a node and without a record was placed without Carve: room may still be set aside (static_pod_binder.h).
+  const bool decided = (!object->node.empty() && !object->record.empty()) || object->ended;
   auto entry = pod_entry_of(std::move(*object), settings_);
   const std::lock_guard lock(mutex_);
-  if (known) {
-    store_pod(uid, std::make_shared<const PodEntry>(std::move(*known)));
+  if (entry) {
+    store_pod(uid, std::make_shared<const PodEntry>(std::move(*entry)));
   } else if (pods_.contains(uid)) {
     store_pod(uid, nullptr);
   }
-  if (over) on_pod_settled(uid);
+  if (decided) on_pod_settled(uid);
 }
 
 void ClusterModel::replace_pods(const std::vector<std::string>& all) {
   std::map<std::string, Pod> read;
-  std::set<std::string> over;
+  std::set<std::string> decided;
   for (const auto& text : all) {
     auto object = codec::parse_cluster_pod(text);
     if (!object) {
@@ -222,19 +222,19 @@ void ClusterModel::replace_pods(const std::vector<std::string>& all) {
       continue;
     }
     const auto uid = object->ask.uid;
-    if ((!object->node.empty() && !object->record.empty()) || object->ended) over.insert(uid);
+    if ((!object->node.empty() && !object->record.empty()) || object->ended) decided.insert(uid);
     if (auto entry = pod_entry_of(std::move(*object), settings_))
-      read[uid] = std::make_shared<const PodEntry>(std::move(*known));
+      read[uid] = std::make_shared<const PodEntry>(std::move(*entry));
   }
   const std::lock_guard lock(mutex_);
   std::vector<std::string> gone;
   for (const auto& [uid, pod] : pods_) {
     if (!read.contains(uid)) gone.push_back(uid);
   }
-  // Room for a pod that this list does not have stays: the list may be older than the pod. The binder reads it.
+  // Room for a pod that is missing in this list stays: the list may be older than the pod. The binder reads the pod.
   for (const auto& uid : gone) store_pod(uid, nullptr);
   for (const auto& [uid, pod] : read) store_pod(uid, pod);
-  for (const auto& uid : over) on_pod_settled(uid);
+  for (const auto& uid : decided) on_pod_settled(uid);
   mark_synced(&pods_synced_);
 }
 
@@ -257,7 +257,8 @@ bool ClusterModel::synced() const {
   return all_synced();
 }
 
-/// What does not fit is told from then on: before, a pod's card may only not have been told of yet.
+/// Conflicts are reported from the moment that all three lists are complete: before it, a pod's card may simply not have
+/// arrived yet.
 void ClusterModel::mark_synced(bool* which) {
   if (all_synced()) return;
   *which = true;
@@ -270,16 +271,16 @@ void ClusterModel::report_conflicts(const std::string& node, const std::vector<C
   for (const auto& one : now) {
     if (std::find(before.begin(), before.end(), one) != before.end()) continue;
     ++stats_.conflicts_seen;
-    log_.error("a decision does not fit",
+    log_.error("a booked slice does not fit",
                {{"node", node},
                 {"owner", fmt::format("{} {}", to_string(one.owner.kind), one.owner.uid)},
                 {"card", one.card.str()},
                 {"why", one.why},
-                {"hint", "nothing new is put on that card until one of its owners goes"}});
+                {"hint", "the card is closed to new slices until one of its owners releases its slice"}});
   }
   for (const auto& one : before) {
     if (std::find(now.begin(), now.end(), one) != now.end()) continue;
-    log_.info("a decision that did not fit is resolved", {{"node", node}, {"owner", one.owner.uid}});
+    log_.info("a booked slice that did not fit is resolved", {{"node", node}, {"owner", one.owner.uid}});
   }
 }
 
@@ -287,15 +288,15 @@ void ClusterModel::refresh_node(const std::string& name, ClusterState::Nodes* ch
   const auto found = nodes_.find(name);
   if (found == nodes_.end()) return;
   NodeEntry& entry = found->second;
-  auto made = made_of(entry);
+  auto assembled = assemble_node(entry);
   ++stats_.rebuilt;
-  const auto odd = invalid_records(entry);
-  made.conflicts.insert(made.conflicts.end(), odd.begin(), odd.end());
-  if (!all_synced()) made.conflicts.clear();
-  report_conflicts(name, entry.conflicts, made.conflicts);
-  entry.conflicts = std::move(made.conflicts);
+  const auto invalid = invalid_records(entry);
+  assembled.conflicts.insert(assembled.conflicts.end(), invalid.begin(), invalid.end());
+  if (!all_synced()) assembled.conflicts.clear();
+  report_conflicts(name, entry.conflicts, assembled.conflicts);
+  entry.conflicts = std::move(assembled.conflicts);
   if (entry.exists && !entry.gpus.empty()) {
-    (*changed)[name] = std::move(made.state);
+    (*changed)[name] = std::move(assembled.state);
   } else {
     (*changed)[name] = nullptr;
   }
@@ -347,7 +348,7 @@ std::uint64_t ClusterModel::highest_epoch() const {
   std::uint64_t highest = 0;
   const std::lock_guard lock(mutex_);
   for (const auto& [uid, pod] : pods_) {
-    // A forged number would lift all that come after it, and no record's epoch is near this one.
+    // A forged epoch would raise all later ones. No real epoch comes near this bound.
     if (pod->record && pod->record->epoch < INT32_MAX / 2) highest = std::max(highest, pod->record->epoch);
   }
   return highest;
@@ -359,9 +360,9 @@ ClusterModel::Pod ClusterModel::pod(const std::string& uid) const {
   return found == pods_.end() ? nullptr : found->second;
 }
 
-void ClusterModel::each_pod(const std::function<void(const PodEntry&)>& look) const {
+void ClusterModel::each_pod(const std::function<void(const PodEntry&)>& visit) const {
   const std::lock_guard lock(mutex_);
-  for (const auto& [uid, pod] : pods_) look(*pod);
+  for (const auto& [uid, pod] : pods_) visit(*pod);
 }
 
 std::vector<ClusterModel::Pod> ClusterModel::pods_where(const std::function<bool(const PodEntry&)>& wanted) const {

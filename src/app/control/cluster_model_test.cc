@@ -75,7 +75,7 @@ class ClusterModelTest : public ::testing::Test {
   codec::GpuObject card = gpu("n1", "GPU-0");
 };
 
-TEST_F(ClusterModelTest, LinksAreThoseOfTheCardsThatAreThereNow) {
+TEST_F(ClusterModelTest, KeepsLinksOfTheCurrentCards) {
   const auto link = [this] {
     return fed.model.snapshot()->at("n1")->links.between(CardId("GPU-0"), CardId("GPU-1")).lanes;
   };
@@ -95,7 +95,7 @@ TEST_F(ClusterModelTest, LinksAreThoseOfTheCardsThatAreThereNow) {
   EXPECT_EQ(link(), 0);
 }
 
-TEST_F(ClusterModelTest, SaysWhatIsThereOnceAllThreeWereTold) {
+TEST_F(ClusterModelTest, IsSyncedAfterAllThreeLists) {
   Fed other;
   EXPECT_FALSE(other.model.synced());
   other.nodes.replace({});
@@ -110,7 +110,7 @@ TEST_F(ClusterModelTest, SaysWhatIsThereOnceAllThreeWereTold) {
   EXPECT_EQ(state->size(), 1U) << "a snapshot never changes";
 }
 
-TEST_F(ClusterModelTest, ARecordIsBookedFromTheBindingUntilItsNodeLetsGo) {
+TEST_F(ClusterModelTest, BooksARecordFromTheBindingUntilItsNodeReleasesIt) {
   Fed::put(fed.pods, bound("a"));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
   say({holder(slice("a", "GPU-0", 4))});
@@ -122,7 +122,7 @@ TEST_F(ClusterModelTest, ARecordIsBookedFromTheBindingUntilItsNodeLetsGo) {
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
 }
 
-TEST_F(ClusterModelTest, APodThatHasEndedFreesOnlyWhenItsNodeLetsGo) {
+TEST_F(ClusterModelTest, FreesAnEndedPodOnlyWhenItsNodeReleasesIt) {
   Fed::put(fed.pods, bound("a"));
   say({holder(slice("a", "GPU-0", 4))});
   Fed::put(fed.pods, bound("a", 4, "Succeeded"));
@@ -132,7 +132,7 @@ TEST_F(ClusterModelTest, APodThatHasEndedFreesOnlyWhenItsNodeLetsGo) {
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
 }
 
-TEST_F(ClusterModelTest, WhatTheNodeHadNoTimeToNameLingers) {
+TEST_F(ClusterModelTest, BooksADeletedPodForTheLingerTimeIfItsNodeNeverNamedIt) {
   Fed::put(fed.pods, bound("a"));
   Fed::gone(fed.pods, bound("a"));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
@@ -145,13 +145,13 @@ TEST_F(ClusterModelTest, WhatTheNodeHadNoTimeToNameLingers) {
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes()) << "named late, and let go: nothing to wait for";
 }
 
-TEST_F(ClusterModelTest, SlicesOfClaimsCountToo) {
+TEST_F(ClusterModelTest, BooksSlicesOfClaims) {
   say({holder(slice("claim", "GPU-0", 10, OwnerKind::kClaim))});
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(10));
   EXPECT_EQ(fed.model.stats().conflicts, 0U);
 }
 
-TEST_F(ClusterModelTest, ARecordThatDoesNotFitClosesTheCardAndIsNamed) {
+TEST_F(ClusterModelTest, ClosesTheCardOfARecordThatDoesNotFit) {
   Fed::put(fed.pods, bound("a", 10));
   Fed::put(fed.pods, bound("b", 10));
   const auto conflicts = fed.model.conflicts();
@@ -170,7 +170,7 @@ TEST_F(ClusterModelTest, ARecordThatDoesNotFitClosesTheCardAndIsNamed) {
 }
 
 /// At every start the three lists come one after the other, and somebody may look in between.
-TEST_F(ClusterModelTest, WhatDoesNotFitIsToldOnceAllThreeWereTold) {
+TEST_F(ClusterModelTest, ReportsConflictsOnlyAfterAllThreeLists) {
   Fed other;
   other.pods.replace({bound("a", 10), bound("b", 10)});
   EXPECT_TRUE(other.model.conflicts().empty());
@@ -186,7 +186,7 @@ TEST_F(ClusterModelTest, WhatDoesNotFitIsToldOnceAllThreeWereTold) {
   EXPECT_EQ(other.model.stats().conflicts_seen, 1U) << "a watch that begins anew tells nothing twice";
 }
 
-TEST_F(ClusterModelTest, ARecordOfAnotherPodOrACardThatIsNotThereIsAConflict) {
+TEST_F(ClusterModelTest, ReportsARecordOfAnotherPodOrOfAMissingCardAsAConflict) {
   Fed::put(fed.pods, pod_object({.uid = "a", .node = "n1", .record = record_text({slice("b", "GPU-0", 4)})}));
   Fed::put(fed.pods, pod_object({.uid = "c", .node = "n1", .record = record_text({slice("c", "GPU-7", 4)})}));
   Fed::put(fed.pods, pod_object({.uid = "d", .node = "n1", .record = "{}"}));
@@ -194,14 +194,14 @@ TEST_F(ClusterModelTest, ARecordOfAnotherPodOrACardThatIsNotThereIsAConflict) {
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
 }
 
-TEST_F(ClusterModelTest, ARecordWithoutANodeIsNobodysDecision) {
+TEST_F(ClusterModelTest, IgnoresARecordWithoutANode) {
   Fed::put(fed.pods, pod_object({.uid = "a", .record = record_text({slice("a", "GPU-0", 4)})}));
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes());
   EXPECT_EQ(fed.model.stats().waiting, 1U);
 }
 
 // For one that waits, others would be evicted, and kube-scheduler asked again and again.
-TEST_F(ClusterModelTest, APodWithoutSlotsDoesNotWaitForCards) {
+TEST_F(ClusterModelTest, IgnoresAPodWithoutSlots) {
   Fed::put(fed.pods, pod_object({.uid = "a", .slots = false}));
   Fed::put(fed.pods, pod_object({.uid = "b", .gib = "nonsense", .slots = false}));
   EXPECT_EQ(fed.model.stats().waiting, 0U);
@@ -213,7 +213,7 @@ TEST_F(ClusterModelTest, APodWithoutSlotsDoesNotWaitForCards) {
   EXPECT_EQ(fed.used("n1", "GPU-0"), Bytes::gib(4));
 }
 
-TEST_F(ClusterModelTest, CardsOfTheOtherDoorAndUnreadableHoldersAreClosed) {
+TEST_F(ClusterModelTest, ClosesDraCardsAndCardsWithUnreadableHolders) {
   card.doors = {"dra"};
   say({});
   EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("DRA only"));
@@ -227,7 +227,7 @@ TEST_F(ClusterModelTest, CardsOfTheOtherDoorAndUnreadableHoldersAreClosed) {
   EXPECT_THAT(fed.card("n1", "GPU-0").card.closed, HasSubstr("cannot be read"));
 }
 
-TEST_F(ClusterModelTest, NobodyIsSentToANodeWhoseAgentIsLeaving) {
+TEST_F(ClusterModelTest, ReservesNothingOnANodeWhoseAgentIsLeaving) {
   const auto say_leaving = [&](const char* status) {
     Fed::put(fed.nodes, fmt::format(R"({{"metadata":{{"name":"n1"}},"status":{{"conditions":[)"
                                     R"({{"type":"GPUAgentLeaving","status":"{}"}}]}}}})",
@@ -251,7 +251,7 @@ TEST_F(ClusterModelTest, NobodyIsSentToANodeWhoseAgentIsLeaving) {
   EXPECT_TRUE(fed.model.reserve("n1", *fed.model.pod("a"), kPolicies[0], 1));
 }
 
-TEST_F(ClusterModelTest, NobodyIsSentWhereAnotherPluginServesANameOfItsDialect) {
+TEST_F(ClusterModelTest, ReservesNothingWhereAnotherPluginServesTheDialect) {
   const auto say = [&](const std::string& name, const char* status) {
     Fed::put(fed.nodes, fmt::format(R"({{"metadata":{{"name":"n1"}},"status":{{"conditions":[)"
                                     R"({{"type":"ConflictingPlugin","status":"{}","message":"{}; pods that"}}]}}}})",
@@ -283,7 +283,7 @@ TEST_F(ClusterModelTest, NobodyIsSentWhereAnotherPluginServesANameOfItsDialect) 
   }
 }
 
-TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
+TEST_F(ClusterModelTest, KeepsReservedRoomUntilTheWatchShowsTheRecord) {
   const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   const auto room = fed.model.reserve("n1", pod, kPolicies[0], 7);
@@ -304,7 +304,7 @@ TEST_F(ClusterModelTest, RoomIsSetAsideUntilThePodsWatchShowsIt) {
   EXPECT_EQ(fed.model.reserve("n1", pod, kPolicies[0], 7).error().code, Code::kFailedPrecondition);
 }
 
-TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
+TEST_F(ClusterModelTest, ReservesTheWishedCardsWhileTheyHaveRoom) {
   codec::GpuObject other = gpu("n1", "GPU-1");
   other.index = 1;
   Fed::put(fed.gpus, gpu_object(other));
@@ -331,7 +331,7 @@ TEST_F(ClusterModelTest, WhatAPodWasSentForIsTakenWhereThereIsRoomForItStill) {
   EXPECT_EQ(gone->slices, chosen->slices);
 }
 
-TEST_F(ClusterModelTest, RoomOfAnEarlierLeadershipIsChosenAnew) {
+TEST_F(ClusterModelTest, ChoosesAgainForRoomOfAnEarlierTerm) {
   const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 1));
@@ -342,7 +342,7 @@ TEST_F(ClusterModelTest, RoomOfAnEarlierLeadershipIsChosenAnew) {
   EXPECT_EQ(fed.model.stats().conflicts, 0U);
 }
 
-TEST_F(ClusterModelTest, RoomIsFreeAgainWhenTheWriteFailedOrThePodWent) {
+TEST_F(ClusterModelTest, FreesRoomAfterAFailedWriteOrADeletedPod) {
   const PodEntry pod = *pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "a"})), {});
   const Owner owner{OwnerKind::kPod, "a"};
   ASSERT_TRUE(fed.model.reserve("n1", pod, kPolicies[0], 7));
@@ -358,7 +358,7 @@ TEST_F(ClusterModelTest, RoomIsFreeAgainWhenTheWriteFailedOrThePodWent) {
 }
 
 /// Histories of three streams that are told in any order, with whole lists in between, end where a list alone ends.
-TEST(ClusterModelHistories, EndInTheSameStateAsFromScratch) {
+TEST(ClusterModelHistories, EndInTheSameStateAsANewModel) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
     const auto pick = [&](unsigned n) { return static_cast<unsigned>(random() % n); };

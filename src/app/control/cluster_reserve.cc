@@ -5,12 +5,14 @@
 #include "app/control/cluster_model.h"
 #include "core/policy/place_pod.h"
 
-// Room that is set aside while a decision is being written.
+// Room that is set aside while a decision is written.
 namespace carve::control {
 
 namespace {
 
-/// The same requests, each on the cards that are wished for its part.
+constexpr const char* kNoManagedCard = "Carve manages no card on it";
+
+/// The same requests, each restricted to the cards that `wish` names for its part.
 std::vector<PartRequest> on_cards_of(const std::vector<Slice>& wish, std::vector<PartRequest> parts) {
   for (auto& part : parts) {
     auto& cards = part.request.constraints.cards;
@@ -32,14 +34,14 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
   const auto known = pods_.find(owner.uid);
   if (known != pods_.end() && !known->second->object.node.empty() &&
       !(known->second->unplaced() && known->second->object.node == node))
-    return fail(Code::kFailedPrecondition, "the pod is on node " + known->second->object.node + " already");
+    return fail(Code::kFailedPrecondition, "the pod is already bound to node " + known->second->object.node);
   refresh();
-  if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
+  if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": " + kNoManagedCard);
   NodeEntry& entry = nodes_[node];
-  // One that somebody else gave that node is there already, and waits for its cards.
-  const bool there = known != pods_.end() && known->second->object.node == node;
-  if (entry.node.leaving && !there) return fail(Code::kUnavailable, kAgentIsReplaced);
-  // Being there already does not help: the kubelet has given it that plugin's devices, or will.
+  // A pod that got this node without Carve is already bound there, and waits for its cards.
+  const bool bound_here = known != pods_.end() && known->second->object.node == node;
+  if (entry.node.leaving && !bound_here) return fail(Code::kUnavailable, kAgentIsReplaced);
+  // This applies to a bound pod as well: the kubelet has given it that plugin's devices, or will.
   if (const auto& why = closed_by_dialect(*published_->at(node), pod.parts); !why.empty())
     return fail(Code::kUnavailable, why);
   if (const auto found = entry.reserved.find(owner); found != entry.reserved.end()) {
@@ -48,7 +50,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
       found->second.since = clock_.now();
       return found->second;
     }
-    // Of an earlier leadership: somebody else may have given the same room away since.
+    // From an earlier term: another leader may have assigned the same room since.
     free_room(node, owner);
     refresh();
   }
@@ -58,7 +60,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
 Result<Reservation> ClusterModel::reserve_locked(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
                                             std::uint64_t epoch, const std::vector<Slice>& wish) {
   const auto state = published_->find(node);
-  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": no card of ours on it");
+  if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": " + kNoManagedCard);
   const SeenLedger seen(*state->second, pod.owner(), pod.object.priority);
   const auto placed = [&](const std::vector<PartRequest>& parts) {
     return place_pod(*seen, state->second->links, pod.owner(), parts, policy);
@@ -86,7 +88,7 @@ void ClusterModel::settle(const std::string& node, const Owner& owner, Outcome o
   const auto entry = nodes_.find(node);
   if (entry == nodes_.end()) return;
   const auto found = entry->second.reserved.find(owner);
-  if (found == entry->second.reserved.end()) return;  // the watch was faster
+  if (found == entry->second.reserved.end()) return;  // the watch has shown the record already
   Reservation& room = found->second;
   room.writes_in_flight = std::max(0, room.writes_in_flight - 1);
   room.outcome_unknown = room.outcome_unknown || outcome == Outcome::kUnknown;
@@ -109,7 +111,7 @@ void ClusterModel::free_room(const std::string& node, const Owner& owner) {
   if (where->second.empty()) reserved_.erase(where);
 }
 
-/// The pod is somewhere, or over: what it holds is said by others now.
+/// The pod is bound with a record, or has ended: other sources account for its slices now.
 void ClusterModel::drop_reservations(const std::string& uid) {
   const auto where = reserved_.find(uid);
   if (where == reserved_.end()) return;
@@ -130,7 +132,8 @@ void ClusterModel::erase_nominated(const std::string& uid) {
   nominated_.erase(where);
 }
 
-void ClusterModel::put_nominated_reservation(const std::string& node, NominatedReservation reservation, Clock::Time until) {
+void ClusterModel::put_nominated_reservation(const std::string& node, NominatedReservation reservation,
+                                             Clock::Time until) {
   const std::lock_guard lock(mutex_);
   const Owner owner = reservation.owner;
   erase_nominated(owner.uid);

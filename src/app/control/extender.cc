@@ -12,7 +12,7 @@
 namespace carve::control {
 namespace {
 
-constexpr std::int64_t kMost = 10;     // extender scores go from 0 to 10
+constexpr std::int64_t kMost = 10;     // extender scores range from 0 to 10
 constexpr std::int64_t kCrowded = -1;  // below every score of a node that fits
 
 }  // namespace
@@ -65,7 +65,7 @@ std::string Extender::why_there(const Asked& asked, const NodeState& there) {
                      fitting + asked.fit.refused.size() == 1 ? "node" : "nodes");
 }
 
-/// Few nodes of many: each that is named is looked for among those that fit.
+/// Only a few of many nodes have assumed pods, so each of those is looked up among the nodes that fit.
 void Extender::look_ahead(Asked& asked) const {
   std::vector<ClusterState::Number> busy;
   for (const auto name : assumed_.nodes()) {
@@ -103,7 +103,8 @@ const FittingView* Extender::best_of(Asked& asked) const {
   return clock_ == nullptr ? choose_node(asked.fit.nodes) : choose_ahead(asked);
 }
 
-std::optional<Extender::Sent> Extender::choose_anywhere(const PodEntry& pod, const std::set<std::string>& excluded) const {
+std::optional<Extender::Sent> Extender::choose_anywhere(const PodEntry& pod,
+                                                        const std::set<std::string>& excluded) const {
   Asked asked;
   asked.parts = pod.parts;
   asked.owner = pod.owner();

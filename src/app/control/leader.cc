@@ -63,7 +63,7 @@ Result<void> Leader::write(LeaderElection::Move move) {
   const auto body = codec::encode_lease(lease);
   const auto written =
       lease.version.empty() ? world_.api.create(path(), body) : world_.api.replace(path() + "/" + names_.lease, body);
-  // Not known to be written is not written: the next look tells, and until then the old time counts.
+  // A write with an unknown outcome counts as not written: the next read shows it, and until then the old time counts.
   if (!written) return tl::unexpected(written.error());
   CARVE_TRY(const auto stored, codec::parse_lease(*written));
   const std::lock_guard lock(mutex_);
@@ -71,7 +71,7 @@ Result<void> Leader::write(LeaderElection::Move move) {
   if (move == LeaderElection::Move::kTake) {
     caught_up_ = false;
     ++terms_;
-    world_.log.info("lease taken", {{"epoch", leader_election_.epoch()}, {"identity", names_.identity}});
+    world_.log.info("Lease taken", {{"epoch", leader_election_.epoch()}, {"identity", names_.identity}});
   }
   return {};
 }
@@ -79,7 +79,7 @@ Result<void> Leader::write(LeaderElection::Move move) {
 void Leader::check_caught_up() {
   const auto known = world_.caught_up ? world_.caught_up(terms_) : Result<bool>(true);
   if (!known && std::exchange(resync_error_, known.error().what) != known.error().what)
-    world_.log.warn("what the leader before wrote cannot be read", {{"error", resync_error_}});
+    world_.log.warn("the previous leader's records cannot be read", {{"error", resync_error_}});
   if (!known || !*known) return;
   resync_error_.clear();
   const std::lock_guard lock(mutex_);
@@ -99,7 +99,7 @@ Clock::Duration Leader::step() {
   if (move == LeaderElection::Move::kWait) {
     if (!has_lease) done = read_lease();
   } else {
-    // What was seen may be old; a take goes by what is there now. A renewal that conflicts is looked at again.
+    // The last read may be old, but the write carries its resourceVersion. After a failed write the Lease is read again.
     done = write(move);
     if (!done) {
       lease_error_ = done.error().what;
@@ -108,16 +108,16 @@ Clock::Duration Leader::step() {
   }
   if (!done) {
     if (std::exchange(lease_error_, done.error().what) != done.error().what)
-      world_.log.warn("the lease cannot be read or written", {{"error", done.error().what}});
+      world_.log.warn("the Lease cannot be read or written", {{"error", done.error().what}});
     return kRetry;
   }
-  bool wait_for_cache = false;
+  bool must_catch_up = false;
   {
     const std::lock_guard lock(mutex_);
     move = leader_election_.move(world_.clock.now());
-    wait_for_cache = leader_election_.epoch() != 0 && !caught_up_;
+    must_catch_up = leader_election_.epoch() != 0 && !caught_up_;
   }
-  if (wait_for_cache) {
+  if (must_catch_up) {
     check_caught_up();
     return kResyncPoll;
   }
@@ -135,13 +135,13 @@ void Leader::give_back() {
     leader_election_.lose();
     promised = promised_;
   }
-  // Whoever was told that we lead may still be writing.
+  // A caller to which leads_until() returned true may still be writing.
   world_.clock.sleep_until(promised, {});
   lease.holder.clear();
   lease.seconds = 1;
   lease.renewed = micro_time(world_.clock.wall_now());
   if (const auto done = world_.api.replace(path() + "/" + names_.lease, codec::encode_lease(lease)); !done)
-    world_.log.warn("lease not given back", {{"error", done.error().what}});
+    world_.log.warn("the Lease could not be released", {{"error", done.error().what}});
 }
 
 void Leader::run(const std::stop_token& stop) {

@@ -43,7 +43,7 @@ class LeaderTest : public ::testing::Test {
   std::unique_ptr<Leader> b = replica("b");
 };
 
-TEST_F(LeaderTest, OneLeadsAndTheOtherWaitsForItsLeaseToEnd) {
+TEST_F(LeaderTest, SecondReplicaWaitsForTheLeaseToExpire) {
   settle(*a, *b);
   EXPECT_TRUE(leads(*a));
   EXPECT_FALSE(leads(*b));
@@ -65,7 +65,7 @@ TEST_F(LeaderTest, OneLeadsAndTheOtherWaitsForItsLeaseToEnd) {
   EXPECT_EQ(a->holder(), "b");
 }
 
-TEST_F(LeaderTest, ALeaderPromisesNoMoreThanItsLeaseHas) {
+TEST_F(LeaderTest, ConfirmsNoDeadlineBeyondTheLease) {
   settle(*a, *b);
   EXPECT_TRUE(a->leads_until(clock.now() + 9s));
   EXPECT_FALSE(a->leads_until(clock.now() + 10s)) << "one second is kept as margin";
@@ -75,7 +75,7 @@ TEST_F(LeaderTest, ALeaderPromisesNoMoreThanItsLeaseHas) {
   EXPECT_TRUE(a->leads_until(clock.now() + 5s)) << "renewed";
 }
 
-TEST_F(LeaderTest, ARenewalWhoseAnswerIsLostCountsOnlyOnceItIsSeen) {
+TEST_F(LeaderTest, CountsARenewalWithALostAnswerOnlyOnceItIsRead) {
   settle(*a, *b);
   clock.advance(5s);
   api.fail_next({.verb = "replace", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
@@ -88,7 +88,7 @@ TEST_F(LeaderTest, ARenewalWhoseAnswerIsLostCountsOnlyOnceItIsSeen) {
   EXPECT_EQ(a->epoch(), 1U) << "it is still the same leadership";
 }
 
-TEST_F(LeaderTest, ATakeWhoseAnswerIsLostIsNobodysUntilTheLeaseEnds) {
+TEST_F(LeaderTest, DoesNotLeadAfterTakingTheLeaseWithALostAnswer) {
   api.fail_next({.verb = "create", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
   a->step();
   a->step();
@@ -102,7 +102,7 @@ TEST_F(LeaderTest, ATakeWhoseAnswerIsLostIsNobodysUntilTheLeaseEnds) {
   EXPECT_EQ(a->epoch() + b->epoch(), 2U);
 }
 
-TEST_F(LeaderTest, ItServesOnlyWhenItKnowsWhatTheOneBeforeWrote) {
+TEST_F(LeaderTest, LeadsOnlyAfterCatchingUp) {
   caught_up = false;
   settle(*a, *b);
   EXPECT_EQ(a->holder(), "a");
@@ -119,7 +119,7 @@ TEST_F(LeaderTest, ItServesOnlyWhenItKnowsWhatTheOneBeforeWrote) {
   EXPECT_TRUE(leads(*a));
 }
 
-TEST_F(LeaderTest, GivenBackItIsTheNextOnesAtOnceAfterWhatWasPromised) {
+TEST_F(LeaderTest, ReleasesTheLeaseAfterTheLastConfirmedDeadline) {
   settle(*a, *b);
   ASSERT_TRUE(a->leads_until(clock.now() + 3s));
   std::jthread stopping([&] { a->give_back(); });
@@ -134,7 +134,7 @@ TEST_F(LeaderTest, GivenBackItIsTheNextOnesAtOnceAfterWhatWasPromised) {
   EXPECT_EQ(b->epoch(), 2U);
 }
 
-TEST_F(LeaderTest, ALeaseThatSomebodyDeletedDoesNotBeginAnew) {
+TEST_F(LeaderTest, ContinuesTheEpochsAfterADeletedLease) {
   known = 41;
   settle(*a, *b);
   EXPECT_EQ(a->epoch(), 42U);
@@ -151,7 +151,7 @@ TEST_F(LeaderTest, ALeaseThatSomebodyDeletedDoesNotBeginAnew) {
   ASSERT_TRUE(api.object(kLease));
 }
 
-TEST_F(LeaderTest, AServerThatIsAwayEndsTheLeadershipInTime) {
+TEST_F(LeaderTest, StopsLeadingInTimeWithoutTheServer) {
   settle(*a, *b);
   api.set_away(true);
   for (int i = 0; i < 20; ++i) {
@@ -165,7 +165,7 @@ TEST_F(LeaderTest, AServerThatIsAwayEndsTheLeadershipInTime) {
 }
 
 /// Whatever is lost, stopped and late: never two at once, and no epoch twice.
-TEST_F(LeaderTest, NeverTwoAtOnce) {
+TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
   std::size_t leaderships = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
     FakeKubeApi server;

@@ -140,7 +140,7 @@ class History {
   NodeEntry entry_;
 };
 
-TEST(NodeEntryHistories, WhatMovedMakesTheLedgerThatIsMadeAnew) {
+TEST(NodeEntryHistories, IncrementalUpdateEqualsRebuild) {
   unsigned fitting = 0, misfitting = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {
     History history(seed);
@@ -151,8 +151,8 @@ TEST(NodeEntryHistories, WhatMovedMakesTheLedgerThatIsMadeAnew) {
       NodeEntry whole = history.entry();
       whole.rebuild = true;
       whole.links.reset();
-      const auto should = made_of(whole);
-      const auto is = made_of(history.entry());
+      const auto should = assemble_node(whole);
+      const auto is = assemble_node(history.entry());
       ASSERT_EQ(*is.state, *should.state) << "seed " << seed << ", step " << step;
       ASSERT_EQ(is.conflicts, should.conflicts) << "seed " << seed << ", step " << step;
       ++(should.conflicts.empty() ? fitting : misfitting);
@@ -163,7 +163,7 @@ TEST(NodeEntryHistories, WhatMovedMakesTheLedgerThatIsMadeAnew) {
 }
 
 /// What the ledger before said of everything else is taken over as it is.
-TEST(NodeEntry, WhereBookingsAloneMovedNothingElseIsMadeAnew) {
+TEST(NodeEntry, UpdatesOnlyBookingsIfOnlyBookingsChanged) {
   NodeEntry entry;
   const auto put = [&entry](std::vector<codec::GpuHolder> holders) {
     GpuEntry gpu{testing::gpu("n1", "GPU-0"), 0};
@@ -172,17 +172,17 @@ TEST(NodeEntry, WhereBookingsAloneMovedNothingElseIsMadeAnew) {
   };
   const auto a = holder(slice("a", "GPU-0", 1)), b = holder(slice("b", "GPU-0", 2)), c = holder(slice("c", "GPU-0", 3));
   put({a, c});
-  auto marked = *made_of(entry).state;
+  auto marked = *assemble_node(entry).state;
   marked.labels["from"] = "before";
   entry.assembled = std::make_shared<const NodeState>(marked);
   put({a, b, c});
   EXPECT_EQ(entry.changed_owners, (std::set<Owner>{b.slice.owner})) << "the others stand as they stood";
-  const auto moved = made_of(entry).state;
+  const auto moved = assemble_node(entry).state;
   EXPECT_EQ(moved->labels, marked.labels);
   EXPECT_EQ(moved->ledger.find(CardId("GPU-0"))->use.memory, Bytes::gib(6));
   EXPECT_TRUE(entry.changed_owners.empty());
   entry.rebuild = true;
-  EXPECT_TRUE(made_of(entry).state->labels.empty());
+  EXPECT_TRUE(assemble_node(entry).state->labels.empty());
 }
 
 }  // namespace

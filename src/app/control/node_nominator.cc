@@ -12,7 +12,7 @@ bool NodeNominator::may_have_skipped_nodes(const PodEntry& pod) const {
   const auto nodes = world_.model.snapshot()->size();
   if (nodes <= kLeastPart) return false;
   const auto note = world_.unschedulable_pods.find(pod.object.ask.uid);
-  // Another replica may have been asked, which says less, or nothing.
+  // The note may come from another replica, which reports fewer details, or may be missing.
   return !note || note->asked == 0 || (note->asked >= kLeastPart && note->asked < nodes);
 }
 
@@ -38,15 +38,15 @@ void NodeNominator::begin(const std::vector<Pod>& refused, bool gained, Clock::T
 void NodeNominator::mark_unsuccessful(const PodEntry& pod, Trial* trial, Clock::Time now) {
   ++unsuccessful_;
   --trials_in_progress_;
-  world_.log.info("a node was named to a pod in vain: more than cards is missing there",
+  world_.log.info("an unsuccessful nomination: the pod lacks more than cards on that node",
                   {{"pod", pod.full_name()}, {"node", trial->node}});
   world_.model.drop_nominated_reservation(pod.object.ask.uid);
   trial->failed_nodes.insert(std::exchange(trial->node, {}));
   if (trial->failed_nodes.size() >= kTries) trial->not_before = now + kPause;
-  (void)nominate(pod, "");  // one that stays does no harm: it is a wish
+  (void)nominate(pod, "");  // a nomination that stays does no harm: it is only a preference
 }
 
-/// A node has been named to it, and it may come yet.
+/// The pod has an open nomination, and may still be bound there.
 bool NodeNominator::trial_continues(const PodEntry& pod, Clock::Time now) {
   const auto found = trials_.find(pod.object.ask.uid);
   if (found == trials_.end() || found->second.node.empty()) return false;
@@ -66,7 +66,7 @@ bool NodeNominator::trial_continues(const PodEntry& pod, Clock::Time now) {
 
 bool NodeNominator::may_nominate(const PodEntry& pod, Clock::Time now) {
   if (!may_have_skipped_nodes(pod)) return false;
-  // Somebody else keeps room for it, or has named it a node: others go for it there.
+  // The preemptor keeps room for the pod, or another component nominated a node: victims end for the pod there.
   if (world_.model.has_nominated_reservation(pod.object.ask.uid)) return false;
   const auto found = trials_.find(pod.object.ask.uid);
   if (found == trials_.end()) return pod.object.nominated.empty();
@@ -80,7 +80,8 @@ bool NodeNominator::may_nominate(const PodEntry& pod, Clock::Time now) {
 void NodeNominator::try_one(const PodEntry& pod, Clock::Time now) {
   const auto& uid = pod.object.ask.uid;
   const auto known = trials_.find(uid);
-  Shape shape{pod.parts, pod.object.priority, known == trials_.end() ? std::set<std::string>() : known->second.failed_nodes};
+  Shape shape{pod.parts, pod.object.priority,
+              known == trials_.end() ? std::set<std::string>() : known->second.failed_nodes};
   if (is_hopeless(shape)) return;
   auto sent = world_.choose(pod, shape.failed_nodes);
   if (!sent) return hopeless_.push_back(std::move(shape));
@@ -88,7 +89,7 @@ void NodeNominator::try_one(const PodEntry& pod, Clock::Time now) {
                                now + kTrial);
   if (const auto written = nominate(pod, sent->node); !written) {
     world_.model.drop_nominated_reservation(uid);
-    world_.log.warn("no node is named to a pod: its status cannot be written",
+    world_.log.warn("no node is nominated: the pod's status cannot be written",
                     {{"pod", pod.full_name()}, {"error", written.error().what}});
     return;
   }

@@ -80,7 +80,7 @@ class NodeNominatorTest : public ::testing::Test, protected Leading {
   Preemptor preemptor{{model, leader, api, clock, log, unschedulable, binpack, {}, {}, &nominator}};
 };
 
-TEST_F(NodeNominatorTest, ANodeBesideThePartIsNamedAndItsRoomKept) {
+TEST_F(NodeNominatorTest, NominatesANodeThatWasNotLookedAtAndKeepsItsRoom) {
   free(105);
   waits("a", "10");
   EXPECT_EQ(step(), "n105") << "kube-scheduler is to try again";
@@ -99,7 +99,7 @@ TEST_F(NodeNominatorTest, ANodeBesideThePartIsNamedAndItsRoomKept) {
   EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(NodeNominatorTest, WhereKubeSchedulerLookedAtAllNothingIsNamed) {
+TEST_F(NodeNominatorTest, NominatesNothingIfKubeSchedulerLookedAtAllNodes) {
   free(105);
   waits("a");
   refuse("a", kNodes);
@@ -109,7 +109,7 @@ TEST_F(NodeNominatorTest, WhereKubeSchedulerLookedAtAllNothingIsNamed) {
   EXPECT_EQ(nominated("a"), "");
 }
 
-TEST_F(NodeNominatorTest, OnlyTheLeaderNames) {
+TEST_F(NodeNominatorTest, NominatesNothingWithoutLeading) {
   free(105);
   waits("a");
   clock.advance(1h);
@@ -118,7 +118,7 @@ TEST_F(NodeNominatorTest, OnlyTheLeaderNames) {
   EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(NodeNominatorTest, RoomIsNamedAtOnceWhenItIsFreeAndBeforeThoseWhoWaitAreWoken) {
+TEST_F(NodeNominatorTest, NominatesFreedRoomBeforeWaitingPodsAreRequeued) {
   waits("a", "16");
   waits("b", "16");
   requeuer.step();
@@ -134,7 +134,7 @@ TEST_F(NodeNominatorTest, RoomIsNamedAtOnceWhenItIsFreeAndBeforeThoseWhoWaitAreW
   EXPECT_THAT(patched, ::testing::ElementsAre(testing::pod_path("a") + "/status", "/api/v1/nodes/n003"));
 }
 
-TEST_F(NodeNominatorTest, TheHigherPriorityIsNamedFirst) {
+TEST_F(NodeNominatorTest, NominatesForTheHigherPriorityFirst) {
   waits("a", "16");
   waits("b", "16", 5);
   free(3);
@@ -144,7 +144,7 @@ TEST_F(NodeNominatorTest, TheHigherPriorityIsNamedFirst) {
 }
 
 // Its CPU is full, or the pod may not go there: control does not know.
-TEST_F(NodeNominatorTest, WhereThePodDoesNotComeItWasNamedInVainAndAnotherNodeIs) {
+TEST_F(NodeNominatorTest, NominatesAnotherNodeAfterAnUnsuccessfulOne) {
   for (const std::size_t i : {101, 102, 103, 104, 105, 106}) free(i);
   waits("a", "16");
   std::set<std::string> named;
@@ -167,7 +167,7 @@ TEST_F(NodeNominatorTest, WhereThePodDoesNotComeItWasNamedInVainAndAnotherNodeIs
   EXPECT_NE(step(), "");
 }
 
-TEST_F(NodeNominatorTest, AnAttemptThatCrossedTheNameIsAskedForOnceMore) {
+TEST_F(NodeNominatorTest, TouchesAgainAfterATryThatCrossedTheNomination) {
   free(105);
   waits("a");
   ASSERT_EQ(step(), "n105");
@@ -181,7 +181,7 @@ TEST_F(NodeNominatorTest, AnAttemptThatCrossedTheNameIsAskedForOnceMore) {
   EXPECT_EQ(nominator.stats().unsuccessful, 1U) << "a scheduler that does not come is not waited for";
 }
 
-TEST_F(NodeNominatorTest, WhatCannotBeWrittenIsNotKept) {
+TEST_F(NodeNominatorTest, KeepsNoRoomIfTheNominationCannotBeWritten) {
   free(105);
   waits("a");
   api.fail_next({.verb = "patch", .path = "status", .code = Code::kUnavailable});
@@ -190,7 +190,7 @@ TEST_F(NodeNominatorTest, WhatCannotBeWrittenIsNotKept) {
   EXPECT_EQ(step(), "n105");
 }
 
-TEST_F(NodeNominatorTest, SoManyAtOnceAndNoMore) {
+TEST_F(NodeNominatorTest, LimitsOpenNominations) {
   for (std::size_t i = 0; i < 30; ++i) free(i);
   for (std::size_t i = 0; i < 30; ++i) waits(fmt::format("p{:02}", i), "16");
   (void)step();
@@ -199,7 +199,7 @@ TEST_F(NodeNominatorTest, SoManyAtOnceAndNoMore) {
 }
 
 // On each node of the part somebody of lower priority holds the card.
-TEST_F(NodeNominatorTest, NobodyGoesWhileANodeThatWasNodeNominatorHasRoom) {
+TEST_F(NodeNominatorTest, EvictsNoPodWhileASkippedNodeHasRoom) {
   const auto evictions = [this] {
     std::size_t count = 0;
     for (const auto& write : api.writes()) count += write.path.ends_with("/eviction") ? 1U : 0U;
@@ -232,7 +232,7 @@ TEST_F(NodeNominatorTest, NobodyGoesWhileANodeThatWasNodeNominatorHasRoom) {
 }
 
 // Seen on a ring: it was named another node while those of the first one went, and had neither.
-TEST_F(NodeNominatorTest, WhereOthersGoForAPodNothingElseIsNamed) {
+TEST_F(NodeNominatorTest, NominatesNothingWhileVictimsEndForThePod) {
   free(105);
   waits("high", "16", 1000);
   (void)step();
@@ -262,7 +262,7 @@ class FewNodes : public NodeNominatorTest {
   FewNodes() : NodeNominatorTest(NodeNominator::kLeastPart) {}
 };
 
-TEST_F(FewNodes, AreAllLookedAt) {
+TEST_F(FewNodes, GetNoNominations) {
   free(5);
   waits("a");
   unschedulable.forget("a");
@@ -272,7 +272,7 @@ TEST_F(FewNodes, AreAllLookedAt) {
 }
 
 // Another replica has the room from the name alone, and lets go of it with that.
-TEST_F(NodeNominatorTest, AReplicaThatFollowsKeepsTheRoomWhileItIsNamed) {
+TEST_F(NodeNominatorTest, FollowerKeepsTheRoomWhileTheNominationStands) {
   Preemptor follower{{model, leader, api, clock, log, unschedulable, binpack, {}, {}, nullptr}};
   free(105);
   waits("a", "10");

@@ -61,7 +61,7 @@ void PolicyWatcher::put(PlacementRules rules) {
   ++stats_.changes;
   stats_.pools = rules.pools.size();
   stats_.namespaces = rules.spaces.size();
-  log_.info("placement rules are others now", {{"rules", codec::to_text(rules)}});
+  log_.info("placement rules changed", {{"rules", codec::to_text(rules)}});
   rules_ = std::make_shared<const PlacementRules>(std::move(rules));
 }
 
@@ -85,15 +85,15 @@ void PolicyWatcher::apply(const std::string& config_map) {
     }
     answered_ = true;
     stats_.good = false;
-    if (text == text_) return;  // its labels changed, or the watch began anew: it was said already
+    if (text == text_) return;  // its labels changed, or the watch restarted: already reported
     text_ = std::move(text);
     ++stats_.refused;
   }
-  log_.error("the placement rules are wrong: the last good ones stay",
+  log_.error("invalid placement rules: the last valid rules stay in effect",
              {{"configmap", kConfigMap}, {"error", rules.error().what}});
   if (!post_event_) return;
   post_event_({"ConfigMap", name.space, name.name, name.uid, "PlacementRefused",
-         "the last good rules stay; " + rules.error().what});
+         "invalid placement rules, the last valid rules stay in effect: " + rules.error().what});
 }
 
 std::shared_ptr<const PlacementRules> PolicyWatcher::rules() const {

@@ -30,14 +30,14 @@ class PolicyWatcherTest : public testing::Test {
   KubeSink sink_ = watcher_.sink();
 };
 
-TEST_F(PolicyWatcherTest, WithoutAConfigMapTheInstallationsPolicyCounts) {
+TEST_F(PolicyWatcherTest, UsesTheInstallationsPolicyWithoutAConfigMap) {
   EXPECT_FALSE(watcher_.answered());
   sink_.replace({});
   EXPECT_TRUE(watcher_.answered());
   EXPECT_EQ(now(), "cluster = binpack\n");
 }
 
-TEST_F(PolicyWatcherTest, AChangeCountsAtOnceAndAReaderKeepsWhatItHas) {
+TEST_F(PolicyWatcherTest, AppliesAChangeImmediatelyAndKeepsAReadersRules) {
   sink_.replace({config_map(R"(cluster = spread\n)")});
   const auto before = watcher_.rules();
   put(config_map(R"(namespace.dev = card:spread\n)"));
@@ -49,7 +49,7 @@ TEST_F(PolicyWatcherTest, AChangeCountsAtOnceAndAReaderKeepsWhatItHas) {
   EXPECT_EQ(watcher_.stats().changes, 3U);
 }
 
-TEST_F(PolicyWatcherTest, AWrongTextKeepsTheLastGoodRulesAndIsToldOnce) {
+TEST_F(PolicyWatcherTest, KeepsTheLastValidRulesAndReportsAnInvalidTextOnce) {
   sink_.replace({config_map("cluster = spread")});
   put(config_map(R"(cluster = tight\nnamespace.a = spread)"));
   put(config_map(R"(cluster = tight\nnamespace.a = spread)", "another label"));
@@ -68,19 +68,19 @@ TEST_F(PolicyWatcherTest, AWrongTextKeepsTheLastGoodRulesAndIsToldOnce) {
   EXPECT_EQ(events_.size(), 2U) << "wrong again";
 }
 
-TEST_F(PolicyWatcherTest, WrongFromTheBeginningIsAsIfThereWereNone) {
+TEST_F(PolicyWatcherTest, TreatsAnInvalidFirstTextAsNone) {
   sink_.replace({config_map("cluster")});
   EXPECT_TRUE(watcher_.answered());
   EXPECT_EQ(now(), "cluster = binpack\n");
   EXPECT_EQ(events_.size(), 1U);
 }
 
-TEST_F(PolicyWatcherTest, WhoMayNotReadItServesAllTheSame) {
+TEST_F(PolicyWatcherTest, ServesWithoutPermissionToReadTheConfigMap) {
   sink_.trouble({Code::kPermissionDenied, "no"});
   EXPECT_TRUE(watcher_.answered());
 }
 
-TEST_F(PolicyWatcherTest, WhatCountsForAPodOnANode) {
+TEST_F(PolicyWatcherTest, FindsThePolicyForAPodOnANode) {
   put(config_map(R"(cluster = binpack\npool.a.nodes = tier=a\npool.a = card:spread)"));
   auto state = std::make_shared<NodeState>();
   state->labels = {{"tier", "a"}};

@@ -16,7 +16,7 @@ namespace {
 
 using Nodes = std::map<std::string, codec::PreemptionArgs::Victims>;
 
-/// Room is being made for the pod somewhere: only there somebody goes.
+/// If room is already being made for the pod on a node, keeps only that node.
 void keep_where_room_is_made(const ClusterState& cluster, const Owner& owner, Nodes* nodes) {
   for (const auto& one : cluster) {
     const auto& name = one.first;
@@ -63,10 +63,10 @@ std::string PreemptVerb::answer(std::string_view call) const {
     if (answer.word == ProposalWord::kOthersFirst && !with_budgets) {
       const auto budgets = world_.budgets();
       if (!budgets) {
-        world_.log.warn("nobody is evicted for cards: the disruption budgets cannot be read",
+        world_.log.warn("no pod is evicted for cards: the PodDisruptionBudgets cannot be read",
                         {{"error", budgets.error().what}});
       }
-      // Without them nobody may be asked to go.
+      // Without the budgets no pod may be evicted.
       with_budgets = budgets ? preemption_candidates_of(world_.model, *budgets)
                              : preemption_candidates_of(world_.model, {}, [](const Owner&) { return true; });
     }

@@ -57,14 +57,14 @@ class PreemptVerbTest : public ::testing::Test {
                     [this](const Owner& owner) { preempting.push_back(owner.uid); }, log}};
 };
 
-TEST_F(PreemptVerbTest, ANodeWhereItFitsByCardThenKeepsItsVictims) {
+TEST_F(PreemptVerbTest, KeepsTheVictimsOfANodeWhereThePodWillFitByCard) {
   holds("top", "n1", 16, 20);
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"other"}}, {"far", {"cpu"}}}), nodes({{"n2", {"other"}}}));
   EXPECT_THAT(preempting, ElementsAre("p"));
   EXPECT_EQ(asked, 0) << "nobody goes for cards";
 }
 
-TEST_F(PreemptVerbTest, APodWithoutCardsIsKubeSchedulersOwnMatterAndNonsenseIsNobodys) {
+TEST_F(PreemptVerbTest, LeavesPodsWithoutCardsUnchangedAndDropsInvalidCalls) {
   EXPECT_EQ(answer("0", {{"n1", {"x"}}, {"far", {"y"}}}), nodes({{"n1", {"x"}}, {"far", {"y"}}}));
   EXPECT_EQ(answer("64", {{"n1", {"x"}}, {"far", {"y"}}}, false), nodes({{"n1", {"x"}}, {"far", {"y"}}}));
   EXPECT_EQ(verb.answer("{"), nodes({}));
@@ -72,7 +72,7 @@ TEST_F(PreemptVerbTest, APodWithoutCardsIsKubeSchedulersOwnMatterAndNonsenseIsNo
   EXPECT_THAT(preempting, IsEmpty());
 }
 
-TEST_F(PreemptVerbTest, WhereCardsNeedOthersTheseGoFirst) {
+TEST_F(PreemptVerbTest, NamesTheVictimsThatCardsNeedFirst) {
   holds("a", "n1", 16);
   holds("top", "n2", 16, 20);
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"cpu"}}}), nodes({{"n1", {"a"}}}));
@@ -83,7 +83,7 @@ TEST_F(PreemptVerbTest, WhereCardsNeedOthersTheseGoFirst) {
   EXPECT_EQ(answer("8", {{"n1", {"b", "cpu"}}}), nodes({{"n1", {"b", "cpu"}}}));
 }
 
-TEST_F(PreemptVerbTest, ABudgetProtectsWhoHoldsTheCardsAndOneThatCannotBeReadProtectsAll) {
+TEST_F(PreemptVerbTest, RespectsBudgetsAndTreatsUnreadableOnesAsProtection) {
   holds("a", "n1", 16, 0, R"(,"labels":{"app":"safe"})");
   const auto one = codec::parse_budget(R"({"metadata":{"name":"b","namespace":"s"},"spec":{"selector":{"matchLabels":)"
                                        R"({"app":"safe"}}},"status":{"disruptionsAllowed":0}})");
@@ -98,7 +98,7 @@ TEST_F(PreemptVerbTest, ABudgetProtectsWhoHoldsTheCardsAndOneThatCannotBeReadPro
 }
 
 /// The second time, when those have gone whom the cards needed: what CPU still needs, on that node and on no other.
-TEST_F(PreemptVerbTest, WhereRoomIsMadeForThePodThatNodeIsTheOnlyOne) {
+TEST_F(PreemptVerbTest, KeepsOnlyTheNodeWhereRoomIsBeingMade) {
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
   model.put_nominated_reservation("n1", {{OwnerKind::kPod, "p"}, 10, {slice("p", "GPU-1", 8)}, {{OwnerKind::kPod, "a"}}},
                  clock.now() + std::chrono::seconds(60));

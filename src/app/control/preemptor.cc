@@ -17,7 +17,7 @@ namespace {
 
 std::string path_of(const PodEntry& pod) { return pod_path(pod.object.ask.space, pod.object.ask.name); }
 
-/// Something of the owner is booked on that node.
+/// The owner has a slice on that node.
 bool holds_on(const ClusterState& cluster, const std::string& node, const Owner& owner) {
   const auto found = cluster.find(node);
   return found != cluster.end() && !found->second->ledger.slices_of(owner).empty();
@@ -42,7 +42,8 @@ Clock::Duration longest_grace(const std::vector<ClusterModel::Pod>& pods) {
 
 void Preemptor::record_event(const PodEntry& about, const char* reason, std::string message, bool warning) const {
   const auto& ask = about.object.ask;
-  if (world_.post_event) world_.post_event({"Pod", ask.space, ask.name, ask.uid, reason, std::move(message), warning});
+  if (!world_.post_event) return;
+  world_.post_event({"Pod", ask.space, ask.name, ask.uid, reason, std::move(message), warning});
 }
 
 PreemptionCandidates Preemptor::candidates(const std::vector<codec::Budget>& budgets) const {
@@ -74,13 +75,14 @@ bool Preemptor::may_consider(const PodEntry& pod, Clock::Time now) {
   if (pod.object.never_preempts || attempts_.contains(uid)) return false;
   if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) return false;
   if (const auto at = not_before_.find(uid); at != not_before_.end() && now < at->second) return false;
-  // kube-scheduler named a node: whoever goes for it is going, or is known in a moment.
-  if (const auto at = nominated_since_.find(uid); at != nominated_since_.end() && now < at->second + kNamed) return false;
+  // Another component nominated a node: its victims are ending, or will be known in a moment.
+  const auto nominated = nominated_since_.find(uid);
+  if (nominated != nominated_since_.end() && now < nominated->second + kNamed) return false;
   const auto note = world_.unschedulable_pods.find(uid);
   if (note && now - note->at < kSettle && now - note->since < kPatience) return false;
   if (note && now - note->at <= kFresh) return true;
-  const auto woken = requeued_.find(uid);
-  return (note || pod.object.refused) && (woken == requeued_.end() || now >= woken->second + kRequeueAgain);
+  const auto requeued = requeued_.find(uid);
+  return (note || pod.object.refused) && (requeued == requeued_.end() || now >= requeued->second + kRequeueAgain);
 }
 
 void Preemptor::consider(const PodEntry& pod, Clock::Time now) {
@@ -106,7 +108,7 @@ void Preemptor::consider(const PodEntry& pod, Clock::Time now) {
   if (world_.node_nominator != nullptr && !world_.node_nominator->exhausted(pod, note->since)) return;
   const auto budgets = read_budgets(world_.api);
   if (!budgets) {
-    world_.log.warn("nobody is evicted: the disruption budgets cannot be read", {{"error", budgets.error().what}});
+    world_.log.warn("no pod is evicted: the PodDisruptionBudgets cannot be read", {{"error", budgets.error().what}});
     return;
   }
   found = find(pod, names, candidates(*budgets));
@@ -115,16 +117,16 @@ void Preemptor::consider(const PodEntry& pod, Clock::Time now) {
   ++blocked_by_budget_;
   not_before_[uid] = now + kBudgetAgain;
   record_event(pod, "RoomIsProtected",
-       fmt::format("pods of lower priority reservation the cards that it needs, and PodDisruptionBudgets protect them: on "
-                   "node {}, {} of {} evictions are not allowed now",
-                   found.node, found.plan.cost.violations, found.plan.victims.size()),
-       true);
+               fmt::format("pods of lower priority hold the cards that this pod needs, but PodDisruptionBudgets protect "
+                           "them: on node {}, {} of {} evictions are currently not allowed",
+                           found.node, found.plan.cost.violations, found.plan.victims.size()),
+               true);
 }
 
 void Preemptor::requeue(const std::string& uid, const std::string& node, Clock::Time now) {
   requeued_[uid] = now;
   const auto touched = touch_node(world_.api, world_.clock, node);
-  if (!touched) world_.log.warn("waiting pods not woken", {{"node", node}, {"error", touched.error().what}});
+  if (!touched) world_.log.warn("waiting pods are not requeued: the node cannot be written", {{"node", node}, {"error", touched.error().what}});
 }
 
 Result<void> Preemptor::nominate(const PodEntry& pod, const std::string& node) {
@@ -141,7 +143,7 @@ void Preemptor::make_room(const PodEntry& pod, const FoundRoom& found, const std
   NominatedReservation reservation{pod.owner(), pod.object.priority, found.plan.slices, {}};
   for (const Holder& victim : found.plan.victims) {
     const auto known = world_.model.pod(victim.owner.uid);
-    if (!known) return;  // it went meanwhile
+    if (!known) return;  // deleted meanwhile
     victims.push_back(known);
     reservation.going.push_back(victim.owner);
   }
@@ -149,11 +151,11 @@ void Preemptor::make_room(const PodEntry& pod, const FoundRoom& found, const std
   const auto going = reservation.going;
   world_.model.put_nominated_reservation(found.node, std::move(reservation), latest);
   if (const auto named = nominate(pod, found.node); !named) {
-    world_.log.warn("nobody is evicted: the pod's status cannot be written",
+    world_.log.warn("no pod is evicted: the pod's status cannot be written",
                     {{"pod", pod.full_name()}, {"error", named.error().what}});
     return undo(pod);
   }
-  // The ledger may have moved on while that was written: the same must be the answer still.
+  // The ledger may have changed during that write: the choice must still be the same.
   const auto again = find(pod, {found.node}, candidates(budgets));
   const bool same = again.room == Room::kForOthers && again.plan.victims == found.plan.victims;
   if (!same || !allowed_all(victims)) return undo(pod);
@@ -165,38 +167,40 @@ void Preemptor::make_room(const PodEntry& pod, const FoundRoom& found, const std
 void Preemptor::undo(const PodEntry& pod) {
   ++undone_;
   world_.model.drop_nominated_reservation(pod.object.ask.uid);
-  (void)nominate(pod, "");  // a nomination that stays does no harm: it is a wish
+  (void)nominate(pod, "");  // a nomination that stays does no harm: it is only a preference
 }
 
-/// One by itself is asked for when it matters.
+/// A single victim needs no dry run: its eviction either succeeds or changes nothing.
 bool Preemptor::allowed_all(const std::vector<Pod>& victims) {
   return victims.size() == 1 || std::all_of(victims.begin(), victims.end(), [this](const Pod& victim) {
            return evict(*victim, true) == Answer::kEvicted;
          });
 }
 
-/// False: somebody stays after all, and others are to be found. What is free by then stays kept for the pod.
+/// False: a victim cannot be evicted, and others must be chosen. Room that is free by then stays kept for the pod.
 bool Preemptor::evict_all(const PodEntry& pod, const FoundRoom& found, const std::vector<Pod>& victims,
                           std::uint64_t epoch) {
-  std::size_t gone = 0;
+  std::size_t evicted = 0;
   for (const auto& victim : victims) {
     const bool leads = world_.leader.epoch() == epoch &&
                        world_.leader.leads_until(world_.clock.now() + Binder::kWrite);
     if (!leads || evict(*victim, false) != Answer::kEvicted) {
-      if (gone == 0) undo(pod);
+      if (evicted == 0) undo(pod);
       return false;
     }
-    ++gone;
+    ++evicted;
     ++victims_;
     const auto cluster = world_.model.snapshot();
     const auto state = cluster->find(found.node);
     const auto had = state == cluster->end() ? std::vector<Slice>() : state->second->ledger.slices_of(victim->owner());
-    record_event(*victim, "Preempted", fmt::format("evicted for {} (priority {} > {}): {}", pod.full_name(),
-                                           pod.object.priority, victim->object.priority, what_it_got(found.node, had)));
+    record_event(*victim, "Preempted",
+                 fmt::format("evicted for pod {} (priority {} > {}); held {}", pod.full_name(),
+                             pod.object.priority, victim->object.priority, what_it_got(found.node, had)));
   }
-  record_event(pod, "RoomIsMade", fmt::format("waits for {} on node {} to end: evicted, since it has the higher priority",
-                                      fmt::join(names_of(found.plan.victims, world_.model), ", "), found.node));
-  world_.log.info("room is made for a pod",
+  record_event(pod, "RoomIsMade",
+               fmt::format("waits for {} on node {} to end (evicted because of lower priority)",
+                           fmt::join(names_of(found.plan.victims, world_.model), ", "), found.node));
+  world_.log.info("pods are evicted to make room for a pod",
                   {{"pod", pod.full_name()}, {"node", found.node}, {"victims", std::uint64_t{victims.size()}}});
   return true;
 }
@@ -210,12 +214,13 @@ bool Preemptor::stays(const PodEntry& victim) {
 Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
   const auto done = world_.api.create(path_of(victim) + "/eviction", codec::eviction_body(victim.object, dry));
   if (done) return Answer::kEvicted;
-  // The server gave up: it may be done. Of a pod with two disruption budgets it says the same, and nothing is done.
+  // 5xx: the eviction may have taken effect. For a pod with two PodDisruptionBudgets the server also returns 500, and does
+  // nothing.
   if (!dry && done.error().code == Code::kInternal && !stays(victim)) return Answer::kEvicted;
   switch (done.error().code) {
     case Code::kNotFound:
-    case Code::kAlreadyExists:     // a namesake has its place
-    case Code::kDeadlineExceeded:  // it may have gone; if not, others are found when the room does not come
+    case Code::kAlreadyExists:     // another pod has its name now
+    case Code::kDeadlineExceeded:  // it may be evicted; if not, others are chosen when the room does not become free
       return Answer::kEvicted;
     case Code::kResourceExhausted:
       ++blocked_by_budget_;
@@ -228,8 +233,8 @@ Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
   }
 }
 
-/// Somebody names a node for a pod, and those who hold there go: an earlier leader's decision, the leader's as another
-/// replica sees it, or kube-scheduler's own. The room is kept here too.
+/// Keeps the room for a nomination that this replica did not write, while pods on that node end: a previous leader's, the
+/// current leader's on another replica, or kube-scheduler's own.
 void Preemptor::adopt(const PodEntry& pod, const PreemptionCandidates& all, Clock::Time now) {
   const auto& node = pod.object.nominated;
   const auto cluster = world_.model.snapshot();
@@ -249,12 +254,12 @@ void Preemptor::adopt(const PodEntry& pod, const PreemptionCandidates& all, Cloc
   world_.model.put_nominated_reservation(node, std::move(*reservation), latest);
 }
 
-/// Not as often as it may be taken back: once a second, while the room is kept.
+/// Nominates again while the room is kept, at most once per kRetry, even if the nomination is cleared more often.
 void Preemptor::renominate(const PodEntry& pod, Attempt* attempt, Clock::Time now) {
   if (!pod.object.nominated.empty() || !attempt->nominated_at || now < *attempt->nominated_at + kRetry) return;
   if (!world_.leader.leads_until(now + 2 * Binder::kWrite)) return;
   attempt->nominated_at = now;
-  // Where the room is there already, the try that was to find it may have missed it.
+  // If the room is already free, the try that should have found it may have missed it.
   if (nominate(pod, attempt->node) && attempt->free_since) requeue(pod.object.ask.uid, attempt->node, now);
 }
 
@@ -264,11 +269,11 @@ void Preemptor::give_up(const PodEntry& pod, const Attempt& attempt, Clock::Time
   world_.model.drop_nominated_reservation(uid);
   abandoned_.insert(uid);
   not_before_[uid] = now + kLatest;
-  world_.log.warn("room was made for a pod that did not come", {{"pod", pod.full_name()}, {"node", attempt.node}});
+  world_.log.warn("the room that was made for a pod is given up: the pod did not use it", {{"pod", pod.full_name()}, {"node", attempt.node}});
   if (world_.leader.leads_until(now + Binder::kWrite)) (void)nominate(pod, "");
 }
 
-/// The room that is kept, on every replica.
+/// Maintains the reservations; runs on every replica.
 void Preemptor::maintain_reservations(const std::vector<Pod>& nominated, Clock::Time now) {
   const auto gone = [&](const auto& one) { return !waiting(one.first); };
   std::erase_if(not_before_, gone);
@@ -289,7 +294,7 @@ void Preemptor::maintain_reservations(const std::vector<Pod>& nominated, Clock::
     });
     if (!ending && !attempt.free_since) attempt.free_since = now;
     const bool too_late = now >= attempt.latest || (attempt.free_since && now >= *attempt.free_since + kFreeFor);
-    // Nobody went for it: the node was named to it because it has room, and is named no more.
+    // No victims: the node was nominated because it has room, and the nomination is cleared.
     const bool withdrawn = pod && attempt.victims.empty() && pod->object.nominated != attempt.node;
     if (!pod || withdrawn) {
       world_.model.drop_nominated_reservation(at->first);
@@ -300,11 +305,11 @@ void Preemptor::maintain_reservations(const std::vector<Pod>& nominated, Clock::
     }
     at = !pod || withdrawn || too_late ? attempts_.erase(at) : std::next(at);
   }
-  std::optional<PreemptionCandidates> all;  // of everybody, so once for those that need it
+  std::optional<PreemptionCandidates> all;  // costs a scan of all pods, so at most once per step
   for (const auto& pod : nominated) {
     const auto& uid = pod->object.ask.uid;
     if (attempts_.contains(uid) || abandoned_.contains(uid)) continue;
-    if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) continue;  // its own, with the room
+    if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) continue;  // it keeps the room itself
     nominated_since_.try_emplace(uid, now);
     if (const auto at = no_room_.find(uid); at != no_room_.end() && now < at->second + kRetry) continue;
     if (!all) all = candidates({});
@@ -315,21 +320,21 @@ void Preemptor::maintain_reservations(const std::vector<Pod>& nominated, Clock::
 void Preemptor::step() {
   const auto now = world_.clock.now();
   if (!world_.model.synced()) return;
-  maintain_reservations(world_.model.pods_where([](const PodEntry& pod) { return pod.waits() && !pod.object.nominated.empty(); }),
-             now);
-  // Of thousands that wait it concerns few.
-  const auto lowest = this->lowest_priority();
+  maintain_reservations(
+      world_.model.pods_where([](const PodEntry& pod) { return pod.waits() && !pod.object.nominated.empty(); }), now);
+  // Of thousands of waiting pods, only a few have a higher priority than a pod that holds cards.
+  const auto lowest = lowest_priority();
   auto higher = world_.model.pods_where(
       [&](const PodEntry& pod) { return pod.object.priority > lowest && pod.waits(); });
   std::sort(higher.begin(), higher.end(), [](const Pod& a, const Pod& b) {
     return std::pair(-std::int64_t{a->object.priority}, a->object.ask.uid) <
            std::pair(-std::int64_t{b->object.priority}, b->object.ask.uid);
   });
-  std::size_t looked = 0;
+  std::size_t considered = 0;
   for (const auto& pod : higher) {
-    if (looked == kPerStep) break;
+    if (considered == kPerStep) break;
     if (!may_consider(*pod, now)) continue;
-    ++looked;
+    ++considered;
     consider(*pod, world_.clock.now());
   }
 }

@@ -80,7 +80,7 @@ class PreemptorTest : public ::testing::Test, protected Leading {
                        [this](const codec::UnschedulablePodsNote& one) { handed.push_back(one); }}};
 };
 
-TEST_F(PreemptorTest, OnlyThoseGoWhoseRoomIsNeededAndTheNodeIsNamed) {
+TEST_F(PreemptorTest, EvictsOnlyNeededVictimsAndNominatesTheNode) {
   holds("a", "n1", 8);
   holds("b", "n1", 8);
   holds("c", "n2", 6, 3);
@@ -103,7 +103,7 @@ TEST_F(PreemptorTest, OnlyThoseGoWhoseRoomIsNeededAndTheNodeIsNamed) {
   EXPECT_THAT(evicted(), SizeIs(1)) << "while the first ones end nobody else goes";
 }
 
-TEST_F(PreemptorTest, TheRoomIsKeptForWhomItWasMadeUntilItIsThere) {
+TEST_F(PreemptorTest, KeepsTheRoomForThePodUntilItIsBound) {
   holds("a", "n1", 16);
   holds("c", "n2", 16, 2000);
   waits("high", "10", 1000);
@@ -124,7 +124,7 @@ TEST_F(PreemptorTest, TheRoomIsKeptForWhomItWasMadeUntilItIsThere) {
   EXPECT_EQ(why_not("other", "6", 0, "n1"), "");
 }
 
-TEST_F(PreemptorTest, RoomThatNobodyCameForIsGivenUp) {
+TEST_F(PreemptorTest, GivesUpRoomThatThePodDoesNotUse) {
   holds("a", "n1", 16);
   waits("high", "10", 1000, {"n1"});
   holds("c", "n2", 16, 2000);
@@ -144,7 +144,7 @@ TEST_F(PreemptorTest, RoomThatNobodyCameForIsGivenUp) {
   EXPECT_EQ(why_not("other", "16", 0, "n1"), "");
 }
 
-TEST_F(PreemptorTest, NobodyGoesForAnEqualOrForNothing) {
+TEST_F(PreemptorTest, EvictsNoPodForAnEqualPriorityOrWithoutEffect) {
   holds("a", "n1", 16, 5);
   holds("b", "n2", 16, 5);
   waits("equal", "8", 5);
@@ -161,7 +161,7 @@ TEST_F(PreemptorTest, NobodyGoesForAnEqualOrForNothing) {
   EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(PreemptorTest, NobodyGoesWhileItFitsOrSomebodyIsGoingAnyway) {
+TEST_F(PreemptorTest, EvictsNoPodWhileItFitsOrAnEndingPodMakesRoom) {
   holds("a", "n1", 16);
   holds("b", "n2", 8, 0);
   waits("fits", "8", 1000);
@@ -176,7 +176,7 @@ TEST_F(PreemptorTest, NobodyGoesWhileItFitsOrSomebodyIsGoingAnyway) {
   EXPECT_THAT(evicted(), IsEmpty());
 }
 
-TEST_F(PreemptorTest, ABudgetProtectsAndOthersAreChosen) {
+TEST_F(PreemptorTest, ChoosesOtherVictimsIfABudgetProtectsOne) {
   holds("cheap", "n1", 16, 0, R"(,"labels":{"app":"safe"})");
   holds("dear", "n2", 16, 7);
   budget("one", "safe", 0);
@@ -185,7 +185,7 @@ TEST_F(PreemptorTest, ABudgetProtectsAndOthersAreChosen) {
   EXPECT_THAT(evicted(), ElementsAre("dear"));
 }
 
-TEST_F(PreemptorTest, WhereOnlyBudgetsStandInTheWayItIsSaid) {
+TEST_F(PreemptorTest, ReportsThatOnlyBudgetsPreventTheEviction) {
   holds("cheap", "n1", 16, 0, R"(,"labels":{"app":"safe"})");
   holds("top", "n2", 16, 2000);
   budget("one", "safe", 0);
@@ -197,7 +197,7 @@ TEST_F(PreemptorTest, WhereOnlyBudgetsStandInTheWayItIsSaid) {
   EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
+TEST_F(PreemptorTest, ChoosesOtherVictimsAfterARefusedEviction) {
   holds("cheap", "n1", 16);
   holds("dear", "n2", 16, 7);
   waits("high", "8", 1000);
@@ -214,7 +214,7 @@ TEST_F(PreemptorTest, AnEvictionThatTheServerRefusesLetsOthersBeChosen) {
 }
 
 // 5xx: the server gave up on the write, and it may have been done.
-TEST_F(PreemptorTest, AfterAnEvictionThatTheServerGaveUpOnThePodSaysWhetherItGoes) {
+TEST_F(PreemptorTest, ReadsThePodAfterAServerErrorOnEviction) {
   holds("cheap", "n1", 16);
   holds("dear", "n2", 16, 7);
   waits("high", "8", 1000);
@@ -226,7 +226,7 @@ TEST_F(PreemptorTest, AfterAnEvictionThatTheServerGaveUpOnThePodSaysWhetherItGoe
   EXPECT_EQ(preemptor.stats().undone, 0U);
 }
 
-TEST_F(PreemptorTest, APodThatASecondBudgetKeepsIsNotTakenForOneThatGoes) {
+TEST_F(PreemptorTest, TreatsAPodWithTwoBudgetsAsNotEvicted) {
   holds("cheap", "n1", 16);
   holds("dear", "n2", 16, 7);
   waits("high", "8", 1000);
@@ -241,7 +241,7 @@ TEST_F(PreemptorTest, APodThatASecondBudgetKeepsIsNotTakenForOneThatGoes) {
   EXPECT_THAT(evicted(), ElementsAre("dear"));
 }
 
-TEST_F(PreemptorTest, OfSeveralAllMayGoOrNoneDoes) {
+TEST_F(PreemptorTest, EvictsAllOfSeveralVictimsOrNone) {
   holds("a", "n1", 8);
   holds("b", "n1", 8);
   holds("top", "n2", 16, 2000);
@@ -256,7 +256,7 @@ TEST_F(PreemptorTest, OfSeveralAllMayGoOrNoneDoes) {
   EXPECT_THAT(evicted(), ElementsAre("a", "b"));
 }
 
-TEST_F(PreemptorTest, WhatTheSchedulerSaidLongAgoIsAskedAnew) {
+TEST_F(PreemptorTest, TouchesTheNodeIfTheSchedulersCallIsOld) {
   holds("a", "n1", 16);
   holds("b", "n2", 16);
   waits("high", "8", 1000);
@@ -272,7 +272,7 @@ TEST_F(PreemptorTest, WhatTheSchedulerSaidLongAgoIsAskedAnew) {
   EXPECT_THAT(evicted(), ElementsAre("b"));
 }
 
-TEST_F(PreemptorTest, WhoDoesNotLeadEvictsNobodyAndTellsTheLeader) {
+TEST_F(PreemptorTest, FollowerEvictsNoPodAndReportsToTheLeader) {
   holds("a", "n1", 16);
   holds("b", "n2", 16);
   clock.advance(1h);
@@ -284,7 +284,7 @@ TEST_F(PreemptorTest, WhoDoesNotLeadEvictsNobodyAndTellsTheLeader) {
   EXPECT_THAT(handed[0].nodes, ElementsAre("n1", "n2"));
 }
 
-TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
+TEST_F(PreemptorTest, FollowerKeepsTheRoomOfANomination) {
   clock.advance(1h);  // it does not lead
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
   holds("top", "n2", 16, 2000);
@@ -300,7 +300,7 @@ TEST_F(PreemptorTest, AnotherReplicaKeepsTheRoomByTheNodeThatIsNamed) {
   EXPECT_EQ(model.stats().nominated, 0U);
 }
 
-TEST_F(PreemptorTest, WhatKubeSchedulerNamedItselfItMayTakeBack) {
+TEST_F(PreemptorTest, DoesNotRepeatKubeSchedulersOwnNomination) {
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
   holds("top", "n2", 16, 2000);
   add({.uid = "high", .gib = "10", .priority = 1000});
@@ -315,7 +315,7 @@ TEST_F(PreemptorTest, WhatKubeSchedulerNamedItselfItMayTakeBack) {
 }
 
 /// It may be choosing whom it evicts itself, on nodes that lack CPU as well (preempt_verb.h).
-TEST_F(PreemptorTest, WhileKubeSchedulerEvictsForAPodNobodyElseDoes) {
+TEST_F(PreemptorTest, EvictsNoPodWhileKubeSchedulerEvicts) {
   holds("a", "n1", 16);
   holds("b", "n2", 16);
   waits("high", "8", 1000);
@@ -335,7 +335,7 @@ TEST_F(PreemptorTest, WhileKubeSchedulerEvictsForAPodNobodyElseDoes) {
   EXPECT_THAT(evicted(), ElementsAre("a")) << "that came to nothing";
 }
 
-TEST_F(PreemptorTest, SomebodyGoesForAPodThatIsTriedWithoutEnd) {
+TEST_F(PreemptorTest, EvictsForAPodThatIsRetriedWithoutPause) {
   holds("a", "n1", 16);
   add({.uid = "high", .gib = "8", .priority = 1000});
   for (auto passed = 0ms; passed < Preemptor::kPatience; passed += 10ms) {
@@ -350,7 +350,7 @@ TEST_F(PreemptorTest, SomebodyGoesForAPodThatIsTriedWithoutEnd) {
 }
 
 /// By a try of kube-scheduler's that was under way when the node was named.
-TEST_F(PreemptorTest, ANodeWhoseNameWasTakenBackWhileOthersGoIsNamedAgain) {
+TEST_F(PreemptorTest, NominatesAgainAfterAClearedNomination) {
   holds("a", "n1", 16);
   waits("high", "10", 1000, {"n1"});
   preemptor.step();
@@ -378,7 +378,7 @@ TEST_F(PreemptorTest, ANodeWhoseNameWasTakenBackWhileOthersGoIsNamedAgain) {
   EXPECT_EQ(nominated("high"), "") << "another's to name";
 }
 
-TEST_F(PreemptorTest, AStaticPodIsNotAskedToGo) {
+TEST_F(PreemptorTest, DoesNotEvictAStaticPod) {
   const auto record = record_text({slice("static", "GPU-1", 16)});
   auto object = nlohmann::json::parse(pod_object({.uid = "static", .node = "n1", .record = record}));
   object["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x";

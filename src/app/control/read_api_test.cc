@@ -36,18 +36,18 @@ class ReadApi : public ::testing::Test {
   codec::GpuObject card = gpu("n1", "GPU-0");
 };
 
-TEST_F(ReadApi, ShowsWhatARecordGivesBeforeItsNodeSaysSo) {
+TEST_F(ReadApi, ShowsARecordsSlicesBeforeItsNodeReportsThem) {
   EXPECT_THAT(holders(), ElementsAre("s/u1"));
   EXPECT_EQ(codec::use_of(view_of(model).cards.at(0)).memory, Bytes::gib(4));
 }
 
-TEST_F(ReadApi, ShowsASliceOnceWhenBothSaySo) {
+TEST_F(ReadApi, ShowsASliceOnceIfBothReportIt) {
   say({holder(slice("u1", "GPU-0", 4))});
   EXPECT_THAT(holders(), SizeIs(1));
   EXPECT_EQ(codec::use_of(view_of(model).cards.at(0)).memory, Bytes::gib(4));
 }
 
-TEST_F(ReadApi, ShowsWhatANodeStillHoldsOfAPodThatIsGone) {
+TEST_F(ReadApi, ShowsSlicesOfADeletedPodWhileItsNodeReportsThem) {
   say({holder(slice("gone", "GPU-0", 2))});
   EXPECT_THAT(holders(), ElementsAre("s/p", "s/u1"));
 }

@@ -126,7 +126,7 @@ void refuse_pods(ControlMetrics* metrics) {
   (void)admission.validate(review(asking(gpu)));
 }
 
-TEST(RefusalMetrics, CountWhatWasRefusedByReasonAndNothingElse) {
+TEST(RefusalMetrics, CountRefusalsByReason) {
   ControlMetrics metrics;
   filter_two_pods(&metrics);
   refuse_pods(&metrics);
@@ -134,7 +134,7 @@ TEST(RefusalMetrics, CountWhatWasRefusedByReasonAndNothingElse) {
 }
 
 /// What an operator looks up; a family that is missing there was forgotten.
-TEST(Metrics, EveryFamilyStandsInTheOperatorsTable) {
+TEST(Metrics, AreAllListedInTheOperatorsTable) {
   std::ifstream file(CARVE_DEPLOY "/control/README.md");
   const std::string readme{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   codec::MetricsText text;

@@ -151,7 +151,7 @@ struct Cluster {
 };
 
 /// Its clock is ahead, and it has written nothing: the Lease is the only thing that knows its epoch, and it is deleted.
-TEST(ReplicaClocks, TheNextLeadersEpochIsHigherThoughItsClockIsBehind) {
+TEST(ReplicaClocks, NextEpochIsHigherEvenIfTheNextClockIsBehind) {
   Cluster cluster;
   cluster.real.advance(1h);
   const auto ahead = cluster.replica("ahead", 3h, 60s);
@@ -173,7 +173,7 @@ TEST(ReplicaClocks, TheNextLeadersEpochIsHigherThoughItsClockIsBehind) {
 
 /// What the API server goes by (leader-policy.yaml), with the record of one who was stopped between its last look and
 /// its write.
-TEST(ReplicaClocks, APastLeadersRecordIsKnownAsOne) {
+TEST(ReplicaClocks, ServerRejectsARecordOfAPastLeader) {
   for (const auto wall : {5s, -5s}) {
     Cluster cluster;
     cluster.real.advance(1h);
@@ -300,7 +300,7 @@ void play(unsigned seed, Clock::Duration since_boot, Clock::Duration wall, Outco
     EXPECT_TRUE(a->at(node)->ledger.slices() == b->at(node)->ledger.slices()) << "other views at rest, seed " << seed;
 }
 
-TEST(ReplicaClocks, NothingThatIsDecidedDependsOnThem) {
+TEST(ReplicaClocks, DecideNothing) {
   int leaderships = 0;
   int bound = 0;
   for (unsigned seed = 0; seed < 6; ++seed) {

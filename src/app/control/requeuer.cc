@@ -11,9 +11,10 @@ bool gained_room(const NodeState& before, const NodeState& now) {
   if (std::any_of(before.closed_to.begin(), before.closed_to.end(),
                   [&](const auto& dialect) { return !now.closed_to.contains(dialect.first); }))
     return true;
-  // A hold that ended may have kept others out.
-  if (std::any_of(before.reservations.begin(), before.reservations.end(), [&](const NominatedReservation& hold) {
-        return std::find(now.reservations.begin(), now.reservations.end(), hold) == now.reservations.end();
+  // A nominated reservation that ended may have kept other pods out.
+  if (std::any_of(before.reservations.begin(), before.reservations.end(), [&](const NominatedReservation& reservation) {
+        return std::find(now.reservations.begin(), now.reservations.end(), reservation) ==
+               now.reservations.end();
       }))
     return true;
   return std::any_of(now.ledger.cards().begin(), now.ledger.cards().end(), [&](const CardState& card) {
@@ -28,7 +29,7 @@ bool gained_room(const NodeState& before, const NodeState& now) {
 
 namespace {
 
-/// The node of that number is new since, or has more room. Most nodes of a large cluster are what they were.
+/// The node with that number is new or gained room. Most nodes of a large cluster did not change.
 bool gained_room_at(const ClusterState& before, const ClusterState& now, ClusterState::Number number) {
   const bool same_names = now.same_names(before);
   if (same_names && now.same_piece(before, number)) return false;
@@ -48,7 +49,7 @@ Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& nod
   return {};
 }
 
-/// Some node has more room than at the look before.
+/// Compares with the previous state. True: a node gained room.
 bool Requeuer::poll() {
   const auto state = model_.snapshot();
   const auto before = std::exchange(last_state_, state);
@@ -75,7 +76,7 @@ void Requeuer::step() {
   next_ = now + gap_for(waiting);
   const auto touched = touch_node(api_, clock_, node_due_);
   if (touched || touched.error().code == Code::kNotFound) return node_due_.clear();
-  log_.warn("waiting pods not woken", {{"node", node_due_}, {"error", touched.error().what}});
+  log_.warn("waiting pods are not requeued: the node cannot be written", {{"node", node_due_}, {"error", touched.error().what}});
 }
 
 void Requeuer::run(const std::stop_token& stop) {

@@ -13,7 +13,7 @@ HttpReply plain(int status, std::string text) { return {status, "text/plain; cha
 
 Answered json(std::string text) { return {{200, "application/json", std::move(text)}, Ended::kOk}; }
 
-/// Of an extender's answer: whether it says no. Its `Error` stands at the end, and is empty when all is well.
+/// The outcome of an extender's answer. Its `Error` is the last member, and is empty on success.
 Ended outcome_of_extender(std::string_view text) {
   const auto at = text.rfind("\"Error\":");
   if (at == std::string_view::npos) return Ended::kOk;
@@ -34,12 +34,12 @@ Route post(std::string path, Caller caller, Verb verb, Answers::Text answer, End
   return route;
 }
 
-/// The same for what looks at the cluster: 503 while that is not known, which the scheduler tries again.
+/// The same for handlers that read the model: replies 503 until the model is complete; the scheduler retries.
 Route post_synced(std::string path, Verb verb, const Answers& answers, const Answers::Text& answer) {
   auto route = post(std::move(path), Caller::kScheduler, verb, answer, outcome_of_extender);
   route.answer = [inner = std::move(route.answer), synced = answers.synced](const HttpAsk& ask) {
     if (synced()) return inner(ask);
-    return Answered{plain(503, "the cluster is not known yet: the first lists have not come"), Ended::kFailed};
+    return Answered{plain(503, "the cluster is not known yet: the first lists are incomplete"), Ended::kFailed};
   };
   return route;
 }
@@ -85,11 +85,11 @@ HttpReply Routes::answer(const HttpAsk& ask) const {
     metrics_.observe(Verb::kOther, Ended::kRefused, clock_.now() - begin);
     return plain(status, std::move(text));
   };
-  if (!known) return refuse(404, "there is nothing at this path");
-  if (route == nullptr) return refuse(405, "this path does not know that method");
+  if (!known) return refuse(404, "unknown path");
+  if (route == nullptr) return refuse(405, "method not allowed for this path");
   if (!may(*route, ask)) {
-    return refuse(403, ask.peer.empty() ? "a client certificate of carve-control's authority is needed"
-                                        : "this is not for " + ask.peer.substr(0, 64));
+    return refuse(403, ask.peer.empty() ? "this path requires a client certificate from carve-control's authority"
+                                        : "client " + ask.peer.substr(0, 64) + " may not call this path");
   }
   auto answered = route->answer(ask);
   metrics_.observe(route->verb, answered.outcome, clock_.now() - begin);
@@ -121,7 +121,7 @@ std::vector<Route> secure_routes(const Answers& answers) {
   rows.push_back(post("/webhook/validate", Caller::kAny, Verb::kValidate, answers.validate, outcome_of_review));
   rows.push_back(get("/v1/cluster", Caller::kCertified, Verb::kRead,
                      [cluster = answers.cluster](const HttpAsk&) { return json(cluster()); }));
-  rows.back().waits = true;  // for nobody, but of thousands of nodes it takes long
+  rows.back().waits = true;  // it does not block, but takes long with thousands of nodes
   return rows;
 }
 
@@ -137,10 +137,10 @@ std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   rows.push_back(get("/metrics", Caller::kAny, Verb::kOther, [metrics = answers.metrics](const HttpAsk&) {
     return Answered{{200, std::string(codec::kMetricsType), metrics()}, Ended::kOk};
   }));
-  rows.back().waits = true;  // as those below: of thousands of nodes it takes long, and a probe may come beside it
+  rows.back().waits = true;  // it takes long with thousands of nodes, as the routes below, and must not delay a probe
   if (!gpushare) return rows;
   auto filter = post_synced("/gpushare-scheduler/filter", Verb::kFilter, answers, answers.filter_readonly);
-  filter.caller = Caller::kAny;  // as the system that it stands in for; it tells, and changes nothing
+  filter.caller = Caller::kAny;  // like gpushare's own; it only reads
   filter.waits = true;
   rows.push_back(std::move(filter));
   const std::string path = "/gpushare-scheduler/inspect";

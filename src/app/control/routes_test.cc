@@ -50,7 +50,7 @@ class RoutesTest : public ::testing::Test {
   Answers answers_;
 };
 
-TEST_F(RoutesTest, TheSchedulersCallsAreTheSchedulersAlone) {
+TEST_F(RoutesTest, PermitsTheSchedulersCallsOnlyToTheScheduler) {
   for (const char* path : {"/scheduler/filter", "/scheduler/prioritize", "/scheduler/choose", "/scheduler/bind"}) {
     EXPECT_EQ(secure("POST", path, "carve-scheduler").status, 200) << path;
     for (const char* peer : {"", "carve-control", "carve-scheduler2", "somebody"})
@@ -63,7 +63,7 @@ TEST_F(RoutesTest, TheSchedulersCallsAreTheSchedulersAlone) {
   EXPECT_EQ(secure("GET", "/v1/cluster", "anybody known").status, 200);
 }
 
-TEST_F(RoutesTest, WebhooksNeedNoCertificateAndNoCluster) {
+TEST_F(RoutesTest, ServesWebhooksWithoutCertificateAndWithoutCluster) {
   synced_ = false;
   EXPECT_EQ(secure("POST", "/webhook/mutate").status, 200);
   EXPECT_EQ(secure("POST", "/webhook/validate").status, 200);
@@ -71,7 +71,7 @@ TEST_F(RoutesTest, WebhooksNeedNoCertificateAndNoCluster) {
   EXPECT_EQ(secure("POST", "/webhook/mutate/more").status, 404);
 }
 
-TEST_F(RoutesTest, BeforeTheClusterIsKnownNoNodeIsRefused) {
+TEST_F(RoutesTest, RepliesUnavailableUntilTheClusterIsKnown) {
   synced_ = false;
   const auto reply = secure("POST", "/scheduler/filter", "carve-scheduler");
   EXPECT_EQ(reply.status, 503);
@@ -82,7 +82,7 @@ TEST_F(RoutesTest, BeforeTheClusterIsKnownNoNodeIsRefused) {
   EXPECT_EQ(open("GET", "/readyz").status, 200);
 }
 
-TEST_F(RoutesTest, WhatWaitsForTheServerOrTakesLongIsKnownAndOnlyOfWhoMayAsk) {
+TEST_F(RoutesTest, ReportsSlowRoutesOnlyForPermittedCallers) {
   answers_.preempt = answers_.bind;
   const Routes routes(secure_routes(answers_), "carve-scheduler", metrics_, clock_);
   EXPECT_TRUE(routes.waits({"POST", "/scheduler/bind", "", "", "carve-scheduler"}));
@@ -95,7 +95,7 @@ TEST_F(RoutesTest, WhatWaitsForTheServerOrTakesLongIsKnownAndOnlyOfWhoMayAsk) {
 }
 
 // A connection stays on one of two threads, and the kubelet kills a control whose probe stands behind a long answer.
-TEST_F(RoutesTest, AProbeNeverStandsBehindWhatTakesLong) {
+TEST_F(RoutesTest, NeverQueuesAProbeBehindASlowRoute) {
   const Routes routes(plain_routes(answers_, true), {}, metrics_, clock_);
   for (const char* slow : {"/metrics", "/gpushare-scheduler/inspect", "/gpushare-scheduler/inspect/node-1"})
     EXPECT_TRUE(routes.waits({"GET", slow, "", "", ""})) << slow;
@@ -103,7 +103,7 @@ TEST_F(RoutesTest, AProbeNeverStandsBehindWhatTakesLong) {
   for (const char* probe : {"/healthz", "/readyz"}) EXPECT_FALSE(routes.waits({"GET", probe, "", "", ""})) << probe;
 }
 
-TEST_F(RoutesTest, GpusharesRoutesAreThereWhenAskedFor) {
+TEST_F(RoutesTest, ServesGpusharesRoutesOnlyIfEnabled) {
   EXPECT_EQ(open("POST", "/gpushare-scheduler/filter").status, 404);
   EXPECT_THAT(open("POST", "/gpushare-scheduler/filter", true).body, HasSubstr("look")) << "nobody known asks here";
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect", true).body, "node ''");
@@ -112,13 +112,13 @@ TEST_F(RoutesTest, GpusharesRoutesAreThereWhenAskedFor) {
   EXPECT_EQ(open("POST", "/gpushare-scheduler/bind", true).status, 404) << "bind goes over TLS only";
 }
 
-TEST_F(RoutesTest, WhatIsMissingHasNoRoute) {
+TEST_F(RoutesTest, HasNoRouteForAMissingHandler) {
   answers_.bind = nullptr;
   EXPECT_EQ(secure("POST", "/scheduler/bind", "carve-scheduler").status, 404);
   EXPECT_EQ(secure("POST", "/scheduler/preempt", "carve-scheduler").status, 404);
 }
 
-TEST_F(RoutesTest, RequestsAreCountedByVerbAndOutcome) {
+TEST_F(RoutesTest, CountsRequestsByVerbAndOutcome) {
   (void)secure("POST", "/scheduler/filter", "carve-scheduler");
   (void)secure("POST", "/scheduler/filter", "carve-scheduler");
   (void)secure("POST", "/scheduler/filter", "nobody");

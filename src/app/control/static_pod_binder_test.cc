@@ -30,7 +30,7 @@ class StaticPodBinderTest : public ::testing::Test, protected Leading {
   Requeuer requeuer{model, leader, api, clock, log};
 };
 
-TEST_F(StaticPodBinderTest, APodThatSomebodyElseGaveANodeGetsItsRecordByOnePatch) {
+TEST_F(StaticPodBinderTest, WritesTheRecordOfABoundPodWithOnePatch) {
   add({.uid = "a", .node = "n1"});
   binder.step();
   const auto record = codec::decode_record(pod("a").record);
@@ -46,7 +46,7 @@ TEST_F(StaticPodBinderTest, APodThatSomebodyElseGaveANodeGetsItsRecordByOnePatch
   EXPECT_FALSE(events[0].warning);
 }
 
-TEST_F(StaticPodBinderTest, WithoutRoomItIsSaidWhyAndTriedAgain) {
+TEST_F(StaticPodBinderTest, ReportsMissingRoomAndRetries) {
   add({.uid = "a", .node = "n1", .gib = "17"});
   binder.step();
   binder.step();
@@ -60,7 +60,7 @@ TEST_F(StaticPodBinderTest, WithoutRoomItIsSaidWhyAndTriedAgain) {
   EXPECT_EQ(patches(), 0U);
 }
 
-TEST_F(StaticPodBinderTest, WhatStartedWithoutUsOrIsElsewhereIsLeftAlone) {
+TEST_F(StaticPodBinderTest, SkipsStartedPodsAndNodesWithoutCards) {
   add({.uid = "far", .node = "n7"});
   auto object = pod_object({.uid = "runs", .node = "n1"});
   object.replace(object.find(R"("phase")"), 7, R"("containerStatuses":[{"state":{"running":{}}}],"phase")");
@@ -72,7 +72,7 @@ TEST_F(StaticPodBinderTest, WhatStartedWithoutUsOrIsElsewhereIsLeftAlone) {
 }
 
 // A namespace that admission leaves alone, on a node that has cards of ours still or again: another system's pod.
-TEST_F(StaticPodBinderTest, APodWithoutSlotsIsNotOurs) {
+TEST_F(StaticPodBinderTest, SkipsPodsWithoutSlots) {
   add({.uid = "theirs", .node = "n1", .slots = false});
   binder.step();
   EXPECT_EQ(patches(), 0U);
@@ -83,7 +83,7 @@ TEST_F(StaticPodBinderTest, APodWithoutSlotsIsNotOurs) {
   EXPECT_EQ(patches(), 1U);
 }
 
-TEST_F(StaticPodBinderTest, APatchThatIsLostOrTooLateIsMadeAgainWithTheSameWords) {
+TEST_F(StaticPodBinderTest, RepeatsALostOrConflictingPatchWithTheSameRecord) {
   add({.uid = "a", .node = "n1"});
   api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kDeadlineExceeded});
   binder.step();
@@ -104,7 +104,7 @@ TEST_F(StaticPodBinderTest, APatchThatIsLostOrTooLateIsMadeAgainWithTheSameWords
   EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U);
 }
 
-TEST_F(StaticPodBinderTest, RoomIsKeptForAPatchThatTheServerGaveUpOn) {
+TEST_F(StaticPodBinderTest, KeepsRoomAfterAServerErrorOnThePatch) {
   add({.uid = "a", .node = "n1", .gib = "16"});
   api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .done = true});
   binder.step();
@@ -115,7 +115,7 @@ TEST_F(StaticPodBinderTest, RoomIsKeptForAPatchThatTheServerGaveUpOn) {
   EXPECT_EQ(model.stats().holding, 1U);
 }
 
-TEST_F(StaticPodBinderTest, AServerThatGoesOnGivingUpIsToldOf) {
+TEST_F(StaticPodBinderTest, ReportsRepeatedServerErrors) {
   add({.uid = "a", .node = "n1"});
   api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .times = 3});
   binder.step();
@@ -134,14 +134,14 @@ TEST_F(StaticPodBinderTest, AServerThatGoesOnGivingUpIsToldOf) {
   EXPECT_NE(pod("a").record, "") << "as soon as the server takes it";
 }
 
-TEST_F(StaticPodBinderTest, WhoDoesNotLeadPatchesNothing) {
+TEST_F(StaticPodBinderTest, PatchesNothingWithoutLeading) {
   add({.uid = "a", .node = "n1"});
   clock.advance(1h);
   binder.step();
   EXPECT_EQ(patches(), 0U);
 }
 
-TEST_F(StaticPodBinderTest, WaitingPodsAreWokenOnceTheModelKnowsWhatIsFree) {
+TEST_F(StaticPodBinderTest, TouchesANodeOnceTheModelHasSeenTheRelease) {
   auto card = gpu("n1", "GPU-0");
   card.holders = {holder(slice("old", "GPU-0", 16))};
   model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
@@ -168,7 +168,7 @@ TEST_F(StaticPodBinderTest, WaitingPodsAreWokenOnceTheModelKnowsWhatIsFree) {
 }
 
 // The cards of one who went become free one after the other, and who waits may need them all.
-TEST_F(StaticPodBinderTest, WhoWaitsIsWokenAgainSoonForTheNextCardAndLaterWhereManyWait) {
+TEST_F(StaticPodBinderTest, TouchesSoonAgainForTheNextCardAndLaterIfManyPodsWait) {
   const auto free_one = [&](const std::string& uuid) {
     auto card = gpu("n1", uuid);
     card.holders = {holder(slice("old", uuid, 16))};

@@ -7,7 +7,7 @@
 namespace carve::control {
 namespace {
 
-/// nullopt: nothing is decided about that Pod, or it holds nothing any more.
+/// nullopt: the Pod has no decision, or holds nothing any more.
 std::optional<codec::ClusterPod> decided_pod(const std::string& text) {
   auto pod = codec::parse_cluster_pod(text);
   if (!pod || pod->node.empty() || pod->record.empty() || pod->ended) return std::nullopt;
@@ -50,7 +50,8 @@ Result<void> TakeoverResync::list() {
   return {};
 }
 
-/// Not by another list: in a cluster where pods come and go while it is made, each has its own that are gone.
+/// Reads each pending pod. Another list would not help: in a cluster with much churn, some pods of every list are deleted
+/// by the time it is complete.
 Result<void> TakeoverResync::read_pending(std::uint64_t term, const std::stop_token& stop) {
   for (auto at = pending_.begin(); at != pending_.end();) {
     if (stop.stop_requested() || !requested(term)) return {};

@@ -45,7 +45,7 @@ class TakeoverResyncTest : public ::testing::Test {
   TakeoverResync resync{api, model, clock};
 };
 
-TEST_F(TakeoverResyncTest, TheModelHasSeenEveryDecisionThatStandsInTheServer) {
+TEST_F(TakeoverResyncTest, WaitsUntilTheModelShowsEveryDecision) {
   EXPECT_FALSE(*round(resync, 1)) << "nothing was told yet";
   sync();
   const auto pod = api.put(path_of("a"), decided("a"));
@@ -60,7 +60,7 @@ TEST_F(TakeoverResyncTest, TheModelHasSeenEveryDecisionThatStandsInTheServer) {
   EXPECT_EQ(api.calls("list"), 2U);
 }
 
-TEST_F(TakeoverResyncTest, AnErrorIsSaidAndTheNextRoundTriesAgain) {
+TEST_F(TakeoverResyncTest, ReportsAnErrorAndRetries) {
   sync();
   api.fail_next({.verb = "list", .path = "pods", .code = Code::kPermissionDenied});
   EXPECT_EQ(round(resync, 1).error().code, Code::kPermissionDenied);
@@ -87,7 +87,7 @@ class Churning final : public RelayedKubeApi {
   int gone_ = 0;
 };
 
-TEST_F(TakeoverResyncTest, APodThatWentWhileTheListWasMadeIsNotWaitedFor) {
+TEST_F(TakeoverResyncTest, DoesNotWaitForAPodThatWasDeletedDuringTheList) {
   sync();
   for (int i = 0; i < 20; ++i) {
     const auto name = std::to_string(i);
@@ -106,7 +106,7 @@ TEST_F(TakeoverResyncTest, APodThatWentWhileTheListWasMadeIsNotWaitedFor) {
   EXPECT_EQ(api.calls("get"), 2U) << "the one that is gone and the one with a namesake";
 }
 
-TEST_F(TakeoverResyncTest, TheLeaseIsRenewedWhileTheListTakesLongerThanIt) {
+TEST_F(TakeoverResyncTest, RenewsTheLeaseDuringALongList) {
   sync();
   FakeKubeApi leases;
   const auto known = [this](std::uint64_t term) { return resync(term); };

@@ -54,17 +54,17 @@ void UnhealthyCards::apply(const std::string& config_map) {
   const auto said = refused_.find(node);
   if (said != refused_.end() && said->second == text) return;
   refused_[node] = text;
-  log_.error("no card is marked: the list of unhealthy ones is wrong",
+  log_.error("no card is marked: the list of unhealthy cards is invalid",
              {{"configmap", name.space + "/" + name.name}, {"error", read.error().what}});
   if (!post_event_) return;
   post_event_({"ConfigMap", name.space, name.name, name.uid, "UnhealthyGpusRefused",
-         fmt::format("no card of node {} is marked; {}", node, read.error().what)});
+         fmt::format("invalid list, no card of node {} is marked: {}", node, read.error().what)});
 }
 
 void UnhealthyCards::mark(const std::string& node, std::set<int> indexes) {
   const auto known = marked_.find(node);
   if (known == marked_.end() ? indexes.empty() : known->second == indexes) return;
-  log_.info("cards are marked by their operator",
+  log_.info("the cards that an operator marked changed",
             {{"node", node}, {"indexes", fmt::format("{}", fmt::join(indexes, ","))}});
   if (indexes.empty()) {
     marked_.erase(known);

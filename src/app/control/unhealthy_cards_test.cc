@@ -53,7 +53,7 @@ class UnhealthyCardsTest : public ::testing::Test {
   UnhealthyCards cards{model, log, [this](codec::EventNote note) { events.push_back(std::move(note)); }};
 };
 
-TEST_F(UnhealthyCardsTest, NothingNewIsPutOnTheCardAndWhoHoldsThereStays) {
+TEST_F(UnhealthyCardsTest, ClosesAMarkedCardAndKeepsItsSlices) {
   EXPECT_FALSE(cards.answered());
   cards.sink().replace({config_map("coredns", "x"), config_map("unhealthy-gpu-n1", "1")});
   EXPECT_TRUE(cards.answered());
@@ -67,7 +67,7 @@ TEST_F(UnhealthyCardsTest, NothingNewIsPutOnTheCardAndWhoHoldsThereStays) {
   EXPECT_THAT(events, IsEmpty());
 }
 
-TEST_F(UnhealthyCardsTest, ItHealsWhenTheNameGoesAndPodsThatWaitAreWoken) {
+TEST_F(UnhealthyCardsTest, OpensTheCardWhenTheMarkIsRemoved) {
   put("unhealthy-gpu-n1", "0,1");
   const auto before = model.snapshot();
   put("unhealthy-gpu-n1", "1");
@@ -80,7 +80,7 @@ TEST_F(UnhealthyCardsTest, ItHealsWhenTheNameGoesAndPodsThatWaitAreWoken) {
   EXPECT_EQ(closed("n1", "GPU-1"), "") << "it went while nobody watched";
 }
 
-TEST_F(UnhealthyCardsTest, ATextThatIsWrongIsToldAndMarksNoCard) {
+TEST_F(UnhealthyCardsTest, ReportsAnInvalidTextAndMarksNoCard) {
   put("unhealthy-gpu-n1", "0,one");
   EXPECT_EQ(closed("n1", "GPU-0"), "");
   EXPECT_EQ(closed("n1", "GPU-1"), "");
@@ -99,7 +99,7 @@ TEST_F(UnhealthyCardsTest, ATextThatIsWrongIsToldAndMarksNoCard) {
   EXPECT_THAT(events, SizeIs(2));
 }
 
-TEST_F(UnhealthyCardsTest, ACardThatComesLaterIsMarkedToo) {
+TEST_F(UnhealthyCardsTest, MarksACardThatIsAddedLater) {
   put("unhealthy-gpu-n3", "0");
   model.nodes().change({KubeChange::Kind::kPut, node_object("n3")});
   model.gpus().change({KubeChange::Kind::kPut, gpu_object(gpu("n3", "GPU-7"))});

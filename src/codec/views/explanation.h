@@ -16,7 +16,7 @@ struct Explanation {
   std::string space;
   std::string name;
   std::string node;   // empty: none yet
-  std::string state;  // for a person: "waits, on no node"
+  std::string state;  // for a person: "waits, not bound to a node"
   bool ended = false;
   std::string wrong;                // what is wrong with its request or its record; empty: nothing
   std::vector<PartRequest> asks;    // empty: for no card
