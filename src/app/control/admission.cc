@@ -76,7 +76,8 @@ std::string amount_in(const std::map<std::string, std::string>& amounts) {
   return found == amounts.end() ? std::string() : found->second;
 }
 
-/// Annotations that no tenant may set: the record, the dialects' projections of it, and the older projects' card choice.
+/// Annotations that no tenant may set: the record, the dialects' projections of it, and the older projects' card
+/// choice.
 bool is_carves(std::string_view key) {
   if (key == codec::kRecordAnnotation || starts_with(key, kChosen)) return true;
   for (const auto& dialect : codec::dialects()) {
@@ -135,7 +136,8 @@ void check_names(Work& work, const codec::ContainerAsk& container) {
   }
 }
 
-/// Names of dialects that Carve does not read yet. Together with a name that Carve reads they would be ignored silently.
+/// Names of dialects that Carve does not read yet. Together with a name that Carve reads they would be ignored
+/// silently.
 constexpr std::array<std::string_view, 3> kUnread = {"nvidia.com/gpumem", "nvidia.com/gpucores",
                                                      "aliyun.com/gpu-core."};
 
@@ -203,8 +205,9 @@ bool is_harmless(const ReviewedContainer::Visible& visible) {
          (visible.value.empty() || visible.value == "void" || visible.value == "none");
 }
 
-/// Ensures that NVIDIA_VISIBLE_DEVICES in a container's environment exposes no card that was not requested. The value that
-/// an image sets is not visible here. A value from an envFrom ConfigMap is overridden if the pod is reviewed at all.
+/// Ensures that NVIDIA_VISIBLE_DEVICES in a container's environment exposes no card that was not requested. The value
+/// that an image sets is not visible here. A value from an envFrom ConfigMap is overridden if the pod is reviewed at
+/// all.
 void close_environment(Work& work, const ReviewedContainer& container) {
   if (work.settings.visible == VisibleDevices::kLeave || container.asks_others) return;
   const std::string entry =

@@ -20,18 +20,18 @@ namespace carve::control {
 /// Answers kube-scheduler's bind call: chooses the cards on the named node again, sets them aside, and makes the single
 /// write to the pod. Safe from any thread; calls may run concurrently.
 ///
-/// A write whose answer is lost may have taken effect, or may still do so. Its room stays set aside, and the binder reads
-/// the pod until the outcome is certain:
+/// A write whose answer is lost may have taken effect, or may still do so. Its room stays set aside, and the binder
+/// reads the pod until the outcome is certain:
 ///   - The pod is bound with our record: done. The watch will show it, and the record then accounts for the room.
-///   - The pod is bound differently, has ended, is deleted, or another pod has its name: the API server binds a pod only
-///     once, and our Binding carries the UID, so our write can no longer take effect. The room is released as soon as the
-///     model does not contain the pod any more. Before that the watch may still show that our write took effect before
-///     the pod was deleted, so the room must not be assigned again.
-///   - The pod is not bound: the request may still be in progress inside the server. A server cancels a request after its
-///     --request-timeout (60 s by default). A pod that is still unbound kWriteExpired after the write began will never be
-///     bound by that write: the room is released. Until then a repeated call for the same node writes the same record, so
-///     it does not matter which of the two writes arrives. For another node the first write to arrive wins, and the room
-///     of both is set aside.
+///   - The pod is bound differently, has ended, is deleted, or another pod has its name: the API server binds a pod
+///     only once, and our Binding carries the UID, so our write can no longer take effect. The room is released as soon
+///     as the model does not contain the pod any more. Before that the watch may still show that our write took effect
+///     before the pod was deleted, so the room must not be assigned again.
+///   - The pod is not bound: the request may still be in progress inside the server. A server cancels a request after
+///     its --request-timeout (60 s by default). A pod that is still unbound kWriteExpired after the write began will
+///     never be bound by that write: the room is released. Until then a repeated call for the same node writes the same
+///     record, so it does not matter which of the two writes arrives. For another node the first write to arrive wins,
+///     and the room of both is set aside.
 class Binder {
  public:
   static constexpr std::chrono::milliseconds kWrite = std::chrono::seconds(2);  // the API client's limit of one call

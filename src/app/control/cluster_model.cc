@@ -257,8 +257,8 @@ bool ClusterModel::synced() const {
   return all_synced();
 }
 
-/// Conflicts are reported from the moment that all three lists are complete: before it, a pod's card may simply not have
-/// arrived yet.
+/// Conflicts are reported from the moment that all three lists are complete: before it, a pod's card may simply not
+/// have arrived yet.
 void ClusterModel::mark_synced(bool* which) {
   if (all_synced()) return;
   *which = true;

@@ -67,12 +67,12 @@ class ClusterModel {
   /// list.
   void mark(const std::string& node, std::set<int> indexes);
 
-  /// Chooses cards for the pod on that node and sets them aside until settle(). If this epoch has already set room aside
-  /// for the same owner on that node, returns that room unchanged: a repeated write must contain the same record.
+  /// Chooses cards for the pod on that node and sets them aside until settle(). If this epoch has already set room
+  /// aside for the same owner on that node, returns that room unchanged: a repeated write must contain the same record.
   /// Sets nothing aside on a node whose agent is leaving, unless the pod is already bound to it, nor on a node where
-  /// another device plugin serves a resource name of the pod's dialect.
-  /// Uses the cards of `wish` if they still serve the pod: the following pods of the burst were sent elsewhere because
-  /// of them. Only the cards of `wish` matter; the amounts come from the pod's request.
+  /// another device plugin serves a resource name of the pod's dialect. Uses the cards of `wish` if they still serve
+  /// the pod: the following pods of the burst were sent elsewhere because of them. Only the cards of `wish` matter; the
+  /// amounts come from the pod's request.
   ///   errors  kNotFound: no such node, or no card on it; kFailedPrecondition: the pod already has a node;
   ///           kUnavailable: the agent is leaving, or another device plugin serves the name: retry; place()'s
   [[nodiscard]] Result<Reservation> reserve(const std::string& node, const PodEntry& pod, const PolicyRow& policy,

@@ -11,8 +11,9 @@
 
 namespace carve::control {
 
-/// For a waiting pod: why it waits, by reason and with numbers, and what would have to change. For a placed pod: what it
-/// holds, and how the policy ranks the nodes without it. Computed by the engine from this state of the cluster alone.
+/// For a waiting pod: why it waits, by reason and with numbers, and what would have to change. For a placed pod: what
+/// it holds, and how the policy ranks the nodes without it. Computed by the engine from this state of the cluster
+/// alone.
 ///   cost    fit(); 25 times for a pod that fits nowhere
 [[nodiscard]] codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSettings& settings,
                                          const ClusterState& cluster, const PlacementRules& rules);

@@ -21,8 +21,8 @@
 
 namespace carve::control {
 
-/// Answers kube-scheduler's filter and prioritize calls. A pure computation on a snapshot: it calls no other component and
-/// sets nothing aside, so any replica may answer, and a repeated or lost call does no harm. With a clock,
+/// Answers kube-scheduler's filter and prioritize calls. A pure computation on a snapshot: it calls no other component
+/// and sets nothing aside, so any replica may answer, and a repeated or lost call does no harm. With a clock,
 /// filter_to_place, prioritize and choose remember for a few seconds which pod they sent to which node
 /// (core/cluster/assumed_pods.h). This affects only the ranking of nodes for the following pods. Safe from any thread.
 class Extender {
@@ -41,37 +41,37 @@ class Extender {
         watcher_(std::move(watcher)),
         clock_(clock) {}
 
-  /// Returns every node that serves the pod, and for each other node the reason. Nodes where eviction would not help are
-  /// listed separately (FailedAndUnresolvableNodes). A pod that requests nothing from Carve, or that uses Carve's names
-  /// without slots, fits on every node. `Error` reports an invalid call or pod. For any caller: the watcher is not called,
-  /// so an unauthenticated caller cannot cause an eviction.
+  /// Returns every node that serves the pod, and for each other node the reason. Nodes where eviction would not help
+  /// are listed separately (FailedAndUnresolvableNodes). A pod that requests nothing from Carve, or that uses Carve's
+  /// names without slots, fits on every node. `Error` reports an invalid call or pod. For any caller: the watcher is
+  /// not called, so an unauthenticated caller cannot cause an eviction.
   ///   cost    FitCache::fit(), and parsing and writing the JSON
   [[nodiscard]] std::string filter(std::string_view call) const;
-  /// The same for kube-scheduler. kube-scheduler calls prioritize next, except when only one node is left: it takes that
-  /// node. In that case this call assumes the pod on the node.
+  /// The same for kube-scheduler. kube-scheduler calls prioritize next, except when only one node is left: it takes
+  /// that node. In that case this call assumes the pod on the node.
   ///
   /// For kube-scheduler (here and in choose()) all refused nodes are unresolvable, except the pod's nominated node.
-  /// kube-scheduler names only nodes where nothing but cards is missing. Its own dry run for victims finds that it needs
-  /// none there, and reports an error that lists the nodes in a different order each time. A pod whose message changed is
-  /// retried immediately. For the same reason the refusals are short (kHindranceTexts) in calls with kMany or more refused
-  /// nodes.
+  /// kube-scheduler names only nodes where nothing but cards is missing. Its own dry run for victims finds that it
+  /// needs none there, and reports an error that lists the nodes in a different order each time. A pod whose message
+  /// changed is retried immediately. For the same reason the refusals are short (kHindranceTexts) in calls with kMany
+  /// or more refused nodes.
   [[nodiscard]] std::string filter_to_place(std::string_view call) const;
   static constexpr std::size_t kMany = 100;
   /// filter and prioritize in one call: returns only the engine's choice among the nodes that serve the pod, so the
-  /// scheduler has nothing left to score or to ask. If no node serves the pod, returns all refusals, as filter does. Only
-  /// for a scheduler that has no other extender: another extender might refuse that node.
+  /// scheduler has nothing left to score or to ask. If no node serves the pod, returns all refusals, as filter does.
+  /// Only for a scheduler that has no other extender: another extender might refuse that node.
   ///   cost    the same as filter; the size of the answer does not depend on the cluster
   [[nodiscard]] std::string choose(std::string_view call) const;
-  /// Scores 10 for the engine's choice and at most 9 for every other node, so that neither the scheduler's own scores nor
-  /// its random tie-break decide. Returns an empty list for a call that cannot be parsed; the scheduler treats it as no
-  /// opinion. A node that will be full once all pods that are assumed there are bound gets the lowest score.
+  /// Scores 10 for the engine's choice and at most 9 for every other node, so that neither the scheduler's own scores
+  /// nor its random tie-break decide. Returns an empty list for a call that cannot be parsed; the scheduler treats it
+  /// as no opinion. A node that will be full once all pods that are assumed there are bound gets the lowest score.
   [[nodiscard]] std::string prioritize(std::string_view call) const;
   /// The slices for which the pod was recently sent to that node; empty: it was not. Called when the pod's Binding
   /// begins: the pod stays assumed for AssumedPods::kAfterBinding, or until the cluster shows its slices, because an
   /// earlier call may still use a snapshot without the pod.
   [[nodiscard]] std::vector<Slice> sent_for(const Owner& owner, const std::string& node) const;
-  /// Why the pod was sent there, for people: among how many nodes and by which policies. Empty: this replica did not send
-  /// it there.
+  /// Why the pod was sent there, for people: among how many nodes and by which policies. Empty: this replica did not
+  /// send it there.
   [[nodiscard]] std::string why_sent(const Owner& owner, const std::string& node) const;
   struct Sent {
     std::string node;

@@ -99,7 +99,8 @@ Clock::Duration Leader::step() {
   if (move == LeaderElection::Move::kWait) {
     if (!has_lease) done = read_lease();
   } else {
-    // The last read may be old, but the write carries its resourceVersion. After a failed write the Lease is read again.
+    // The last read may be old, but the write carries its resourceVersion. After a failed write the Lease is read
+    // again.
     done = write(move);
     if (!done) {
       lease_error_ = done.error().what;

@@ -14,9 +14,9 @@
 
 namespace carve::control {
 
-/// One replica's part in the election: it reads the coordination.k8s.io Lease, takes it when it is free or expired, renews
-/// it and releases it. Code that writes calls leads_until() immediately before the write: a replica that was stopped for
-/// longer than the Lease lasts detects it there, because its own clock went on.
+/// One replica's part in the election: it reads the coordination.k8s.io Lease, takes it when it is free or expired,
+/// renews it and releases it. Code that writes calls leads_until() immediately before the write: a replica that was
+/// stopped for longer than the Lease lasts detects it there, because its own clock went on.
 class Leader {
  public:
   struct World {
@@ -25,9 +25,9 @@ class Leader {
     Log& log;
     /// The highest epoch that may have been used: after a Lease was deleted, epochs must not start again at 1.
     std::function<std::uint64_t()> known_epoch;
-    /// Returns true once this replica knows everything that was written before this term's Lease was taken. It is called
-    /// until it returns true; only then this replica leads. An error is logged, and the call is repeated. It must not
-    /// block: the calling thread renews the Lease.
+    /// Returns true once this replica knows everything that was written before this term's Lease was taken. It is
+    /// called until it returns true; only then this replica leads. An error is logged, and the call is repeated. It
+    /// must not block: the calling thread renews the Lease.
     std::function<Result<bool>(std::uint64_t term)> caught_up;
   };
   struct Names {

@@ -8,11 +8,11 @@
 
 namespace carve::control {
 
-/// Decides when a replica may take the Lease, when it must renew it, and until when it leads. Pure: time and the server's
-/// answers are parameters. No wall clock is trusted. Another replica's Lease has expired when this replica observed it
-/// unchanged for as long as the Lease says (a deleted Lease: when it was absent for that time). Our own Lease counts from
-/// before the write that renewed it. So the old holder always stops before the next one begins, regardless of their
-/// clocks.
+/// Decides when a replica may take the Lease, when it must renew it, and until when it leads. Pure: time and the
+/// server's answers are parameters. No wall clock is trusted. Another replica's Lease has expired when this replica
+/// observed it unchanged for as long as the Lease says (a deleted Lease: when it was absent for that time). Our own
+/// Lease counts from before the write that renewed it. So the old holder always stops before the next one begins,
+/// regardless of their clocks.
 class LeaderElection {
  public:
   struct Timing {

@@ -100,7 +100,8 @@ struct AssembledNode {
   std::shared_ptr<const NodeState> state;
   std::vector<Conflict> conflicts;
 };
-/// The result of assemble(parts_of(entry)). If only bookings changed since entry.assembled, computes it from those alone.
+/// The result of assemble(parts_of(entry)). If only bookings changed since entry.assembled, computes it from those
+/// alone.
 ///   cost    a copy of the node's state and the slices of entry.changed_owners; else assemble()'s
 [[nodiscard]] AssembledNode assemble_node(NodeEntry& entry);
 

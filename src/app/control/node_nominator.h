@@ -22,14 +22,14 @@ namespace carve::control {
 /// Nominates a node for pods that kube-scheduler rejected without having looked at all nodes. In a cluster of more than
 /// kLeastPart nodes, kube-scheduler may be configured to stop at a part of the nodes that pass its own filters
 /// (percentageOfNodesToScore). These filters do not consider cards: if the nodes of that part are full, kube-scheduler
-/// calls the pod unschedulable although other nodes have free cards. It tries the node of status.nominatedNodeName before
-/// all others. So the leader writes the engine's choice among all nodes there, keeps the room, and makes kube-scheduler
-/// retry.
+/// calls the pod unschedulable although other nodes have free cards. It tries the node of status.nominatedNodeName
+/// before all others. So the leader writes the engine's choice among all nodes there, keeps the room, and makes
+/// kube-scheduler retry.
 ///
-/// Control does not know whether the pod lacks more than cards on a node (CPU, taints, affinity). If the pod is not bound
-/// to the nominated node, the nomination was unsuccessful; after kTries unsuccessful nodes the pod gets no nomination for
-/// kPause.
-/// step() must be called from one thread; exhausted(), is_trying() and stats() are safe from any thread.
+/// Control does not know whether the pod lacks more than cards on a node (CPU, taints, affinity). If the pod is not
+/// bound to the nominated node, the nomination was unsuccessful; after kTries unsuccessful nodes the pod gets no
+/// nomination for kPause. step() must be called from one thread; exhausted(), is_trying() and stats() are safe from any
+/// thread.
 class NodeNominator {
  public:
   static constexpr std::size_t kLeastPart = 100;  // kube-scheduler's minFeasibleNodesToFind
@@ -61,8 +61,8 @@ class NodeNominator {
   [[nodiscard]] std::string step(bool gained);
 
   /// There is no node left to nominate for that pod: kube-scheduler looked at all nodes, or no node has had room since
-  /// `since`, or the nominations of those with room were unsuccessful. The preemptor checks this before it evicts for the
-  /// pod.
+  /// `since`, or the nominations of those with room were unsuccessful. The preemptor checks this before it evicts for
+  /// the pod.
   [[nodiscard]] bool exhausted(const PodEntry& pod, Clock::Time since) const;
   /// The pod has an open nomination: it is not known yet whether the pod will be bound there.
   [[nodiscard]] bool is_trying(const std::string& uid) const;

@@ -8,8 +8,9 @@
 
 namespace carve::control {
 
-/// The room that a pod's nominatedNodeName keeps on that node. Every reader of the pod computes the same room, regardless
-/// of which component wrote the nomination. nullopt: the pod will not fit there even when all ending pods are gone.
+/// The room that a pod's nominatedNodeName keeps on that node. Every reader of the pod computes the same room,
+/// regardless of which component wrote the nomination. nullopt: the pod will not fit there even when all ending pods
+/// are gone.
 ///   in      there: the nominated node, with its existing nominated reservations
 ///           going: all ending owners, on any node (PreemptionCandidates)
 ///   cost    place_pod()

@@ -15,10 +15,10 @@
 
 namespace carve::control {
 
-/// The current placement rules, from a watch of the ConfigMap `carve-placement`: a change applies to the next pod without
-/// a restart. An invalid file changes nothing: the last valid rules stay in effect, and an event on the ConfigMap, the log
-/// and a metric report it. Without the ConfigMap the installation's own policy applies. Safe from any thread; one thread
-/// feeds the sink.
+/// The current placement rules, from a watch of the ConfigMap `carve-placement`: a change applies to the next pod
+/// without a restart. An invalid file changes nothing: the last valid rules stay in effect, and an event on the
+/// ConfigMap, the log and a metric report it. Without the ConfigMap the installation's own policy applies. Safe from
+/// any thread; one thread feeds the sink.
 class PolicyWatcher {
  public:
   static constexpr const char* kConfigMap = "carve-placement";

@@ -13,12 +13,12 @@
 
 namespace carve::control {
 
-/// Answers kube-scheduler's preempt call. kube-scheduler makes this call for a pod that lacks CPU or another resource of
-/// its own: it proposes victims per node, and evicts according to the answer. If the pod also lacks cards, the answer
-/// corrects the proposal (core/cluster/proposal.h): it drops a node where the pod would still not fit by card, so that no
-/// pod is evicted unnecessarily. On a node where cards need other victims, it names those first; kube-scheduler proposes
-/// again when they are gone. If room is already being made for the pod on a node, the answer contains only that node. Pods
-/// that lack only cards are the Preemptor's task. Safe from any thread, on any replica.
+/// Answers kube-scheduler's preempt call. kube-scheduler makes this call for a pod that lacks CPU or another resource
+/// of its own: it proposes victims per node, and evicts according to the answer. If the pod also lacks cards, the
+/// answer corrects the proposal (core/cluster/proposal.h): it drops a node where the pod would still not fit by card,
+/// so that no pod is evicted unnecessarily. On a node where cards need other victims, it names those first;
+/// kube-scheduler proposes again when they are gone. If room is already being made for the pod on a node, the answer
+/// contains only that node. Pods that lack only cards are the Preemptor's task. Safe from any thread, on any replica.
 class PreemptVerb {
  public:
   struct World {

@@ -9,8 +9,8 @@
 
 namespace carve::control {
 
-/// All pods that hold cards, except static pods and those for which `spare` returns true. A pod that is being deleted, has
-/// ended, or is deleted and may still hold slices counts as going.
+/// All pods that hold cards, except static pods and those for which `spare` returns true. A pod that is being deleted,
+/// has ended, or is deleted and may still hold slices counts as going.
 ///   cost    all placed pods, times the budgets
 [[nodiscard]] PreemptionCandidates preemption_candidates_of(const ClusterModel& model,
                                                             const std::vector<codec::Budget>& budgets,

@@ -214,8 +214,8 @@ bool Preemptor::stays(const PodEntry& victim) {
 Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
   const auto done = world_.api.create(path_of(victim) + "/eviction", codec::eviction_body(victim.object, dry));
   if (done) return Answer::kEvicted;
-  // 5xx: the eviction may have taken effect. For a pod with two PodDisruptionBudgets the server also returns 500, and does
-  // nothing.
+  // 5xx: the eviction may have taken effect. For a pod with two PodDisruptionBudgets the server also returns 500, and
+  // does nothing.
   if (!dry && done.error().code == Code::kInternal && !stays(victim)) return Answer::kEvicted;
   switch (done.error().code) {
     case Code::kNotFound:
@@ -233,8 +233,8 @@ Preemptor::Answer Preemptor::evict(const PodEntry& victim, bool dry) {
   }
 }
 
-/// Keeps the room for a nomination that this replica did not write, while pods on that node end: a previous leader's, the
-/// current leader's on another replica, or kube-scheduler's own.
+/// Keeps the room for a nomination that this replica did not write, while pods on that node end: a previous leader's,
+/// the current leader's on another replica, or kube-scheduler's own.
 void Preemptor::adopt(const PodEntry& pod, const PreemptionCandidates& all, Clock::Time now) {
   const auto& node = pod.object.nominated;
   const auto cluster = world_.model.snapshot();

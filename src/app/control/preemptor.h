@@ -21,9 +21,9 @@
 
 namespace carve::control {
 
-/// Makes room for pods that fit nowhere by card while pods of lower priority hold cards; kube-scheduler's own dry runs do
-/// not consider cards. The leader chooses the victims (core/cluster/room.h), keeps the room for the pod, nominates the
-/// node in the pod's status, and evicts through the Eviction API, which respects PodDisruptionBudgets. One thread.
+/// Makes room for pods that fit nowhere by card while pods of lower priority hold cards; kube-scheduler's own dry runs
+/// do not consider cards. The leader chooses the victims (core/cluster/room.h), keeps the room for the pod, nominates
+/// the node in the pod's status, and evicts through the Eviction API, which respects PodDisruptionBudgets. One thread.
 ///
 /// No pod is evicted unnecessarily:
 ///   - The preemptor evicts only for a pod that kube-scheduler asked about within kFresh, and only on the nodes of that
@@ -34,10 +34,10 @@ namespace carve::control {
 ///   - It repeats the choice on the current ledger just before the first eviction.
 ///   - Several victims are first evicted with dryRun: either all of them may be evicted, or none is.
 ///   - The room is kept for the pod from before the first eviction on.
-/// Every replica keeps the room, from the pod's nominatedNodeName: every filter respects it, and so does the next leader.
-/// A try of kube-scheduler that was already in progress clears the nomination, because its own dry run finds no victims;
-/// the leader then nominates the node again. The room is given up kFreeFor after the last victim released its cards, and
-/// at the latest kLatest after the victims' grace period.
+/// Every replica keeps the room, from the pod's nominatedNodeName: every filter respects it, and so does the next
+/// leader. A try of kube-scheduler that was already in progress clears the nomination, because its own dry run finds no
+/// victims; the leader then nominates the node again. The room is given up kFreeFor after the last victim released its
+/// cards, and at the latest kLatest after the victims' grace period.
 class Preemptor {
  public:
   static constexpr Clock::Duration kPoll = std::chrono::milliseconds(200);

@@ -20,8 +20,8 @@ const CardState* card_of(const ClusterState& cluster, const codec::GpuObject& gp
   return node == cluster.end() ? nullptr : node->second->ledger.find(gpu.card.id);
 }
 
-/// Adds the slices that the ledger books on the card and that its node has not reported yet: room set aside, and recently
-/// bound pods.
+/// Adds the slices that the ledger books on the card and that its node has not reported yet: room set aside, and
+/// recently bound pods.
 void add_booked(const ClusterModel& model, const ClusterState& cluster, codec::GpuObject* gpu) {
   const CardState* card = card_of(cluster, *gpu);
   if (card == nullptr) return;

@@ -9,13 +9,13 @@
 
 namespace carve::control {
 
-/// Why the card is closed to new slices regardless of its health: an operator's mark, or it is allocated through another
-/// door. Empty: it is open. The GPU object does not contain this, because the node does not know it.
+/// Why the card is closed to new slices regardless of its health: an operator's mark, or it is allocated through
+/// another door. Empty: it is open. The GPU object does not contain this, because the node does not know it.
 [[nodiscard]] std::string why_closed(const ClusterState& cluster, const codec::GpuObject& gpu);
 
-/// The slices on each card, and the waiting pods, from the current model: what the nodes report, and what the ledger books
-/// beyond that (recently bound pods, room set aside, nodes whose agent is away). Without the reasons why pods wait, see
-/// view_with_whys().
+/// The slices on each card, and the waiting pods, from the current model: what the nodes report, and what the ledger
+/// books beyond that (recently bound pods, room set aside, nodes whose agent is away). Without the reasons why pods
+/// wait, see view_with_whys().
 ///   cost    a copy of every GPU object; the model's snapshot()
 [[nodiscard]] codec::ClusterView view_of(const ClusterModel& model);
 

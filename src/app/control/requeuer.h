@@ -13,10 +13,10 @@
 namespace carve::control {
 
 /// Makes kube-scheduler retry pods that wait for a slice. kube-scheduler retries a pod that an extender refused when an
-/// annotation of a Node changes, otherwise only after minutes. The agent's own touch of its Node may come before the model
-/// knows that a slice was released, and then has no effect. So the leader touches a Node after its model has seen the
-/// release, and only while pods wait. Each touch makes kube-scheduler retry all waiting pods: the more pods wait, the
-/// longer the gap until the next touch. One thread.
+/// annotation of a Node changes, otherwise only after minutes. The agent's own touch of its Node may come before the
+/// model knows that a slice was released, and then has no effect. So the leader touches a Node after its model has seen
+/// the release, and only while pods wait. Each touch makes kube-scheduler retry all waiting pods: the more pods wait,
+/// the longer the gap until the next touch. One thread.
 class Requeuer {
  public:
   static constexpr Clock::Duration kPoll = std::chrono::milliseconds(50);
@@ -30,8 +30,8 @@ class Requeuer {
   }
   static constexpr const char* kTouched = "elasticgpu.io/slices-free";
 
-  /// Called at each step, before a touch that is due. `gained`: a node gained room since the previous step. It returns a
-  /// node to touch; empty: none. May be empty.
+  /// Called at each step, before a touch that is due. `gained`: a node gained room since the previous step. It returns
+  /// a node to touch; empty: none. May be empty.
   using BeforeTouch = std::function<std::string(bool gained)>;
   Requeuer(const ClusterModel& model, const Leader& leader, KubeApi& api, Clock& clock, Log& log,
            BeforeTouch before = {})
@@ -58,8 +58,8 @@ class Requeuer {
 /// Rewrites an annotation of that Node, which makes kube-scheduler retry waiting pods.
 Result<void> touch_node(KubeApi& api, const Clock& clock, const std::string& node);
 
-/// `now` may have room that `before` had not: a slice or a nominated reservation ended; a card was added, recovered or was
-/// opened again; or the node was opened again, if only to one dialect.
+/// `now` may have room that `before` had not: a slice or a nominated reservation ended; a card was added, recovered or
+/// was opened again; or the node was opened again, if only to one dialect.
 [[nodiscard]] bool gained_room(const NodeState& before, const NodeState& now);
 
 }  // namespace carve::control

@@ -57,7 +57,8 @@ class Routes {
   const Clock& clock_;
 };
 
-/// The path where one replica forwards a bind call to another. The receiver never forwards it, even if it does not lead.
+/// The path where one replica forwards a bind call to another. The receiver never forwards it, even if it does not
+/// lead.
 inline constexpr std::string_view kBindHere = "/scheduler/bind-here";
 
 /// The path where a replica reports to the leader the pods that it rejected.

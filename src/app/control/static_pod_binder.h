@@ -11,11 +11,11 @@
 
 namespace carve::control {
 
-/// Assigns cards to pods that got their node without Carve: static pods, pods of a DaemonSet with nodeName, pods of another
-/// scheduler. The leader chooses their cards on that node and writes the record with a patch that carries the pod's
-/// resourceVersion; the agent waits for the record. If there is no room, or the server accepts no write, an event says
-/// why, and the binder retries. It skips pods that have already started (without Carve), pods without slots (another
-/// system's, see codec::carries_slots), and pods on a node where Carve manages no card. One thread.
+/// Assigns cards to pods that got their node without Carve: static pods, pods of a DaemonSet with nodeName, pods of
+/// another scheduler. The leader chooses their cards on that node and writes the record with a patch that carries the
+/// pod's resourceVersion; the agent waits for the record. If there is no room, or the server accepts no write, an event
+/// says why, and the binder retries. It skips pods that have already started (without Carve), pods without slots
+/// (another system's, see codec::carries_slots), and pods on a node where Carve manages no card. One thread.
 class StaticPodBinder {
  public:
   static constexpr Clock::Duration kPoll = std::chrono::milliseconds(300);

@@ -50,8 +50,8 @@ Result<void> TakeoverResync::list() {
   return {};
 }
 
-/// Reads each pending pod. Another list would not help: in a cluster with much churn, some pods of every list are deleted
-/// by the time it is complete.
+/// Reads each pending pod. Another list would not help: in a cluster with much churn, some pods of every list are
+/// deleted by the time it is complete.
 Result<void> TakeoverResync::read_pending(std::uint64_t term, const std::stop_token& stop) {
   for (auto at = pending_.begin(); at != pending_.end();) {
     if (stop.stop_requested() || !requested(term)) return {};

@@ -13,14 +13,14 @@
 
 namespace carve::control {
 
-/// Finds out whether the model contains all decisions of the previous leader. Watches lag behind the server by an unknown
-/// time. So a new leader lists all pods, from the server itself, and each decision on the list must appear in the model.
-/// In a large cluster that list takes longer than the Lease lasts: one thread does the work, and the thread that renews
-/// the Lease only polls the result.
+/// Finds out whether the model contains all decisions of the previous leader. Watches lag behind the server by an
+/// unknown time. So a new leader lists all pods, from the server itself, and each decision on the list must appear in
+/// the model. In a large cluster that list takes longer than the Lease lasts: one thread does the work, and the thread
+/// that renews the Lease only polls the result.
 class TakeoverResync {
  public:
-  /// If the model does not show a decision this long after it was read from the server, its pod is read again: the pod may
-  /// be deleted, and then the model will never show the decision.
+  /// If the model does not show a decision this long after it was read from the server, its pod is read again: the pod
+  /// may be deleted, and then the model will never show the decision.
   static constexpr Clock::Duration kPatience = std::chrono::seconds(1);
   static constexpr Clock::Duration kPoll = std::chrono::milliseconds(50);
 

@@ -16,9 +16,9 @@
 namespace carve::control {
 
 /// Cards that an operator closed in gpushare's way, with ConfigMaps kube-system/unhealthy-gpu-<node>. A marked card is
-/// closed to new slices of every dialect; existing slices stay. Removing the ConfigMap's entry removes the mark. An invalid
-/// text marks no card, and an event on the ConfigMap says so: only the current text counts, not the previous one. The
-/// health that the driver reports is independent of these marks. One thread feeds the sink.
+/// closed to new slices of every dialect; existing slices stay. Removing the ConfigMap's entry removes the mark. An
+/// invalid text marks no card, and an event on the ConfigMap says so: only the current text counts, not the previous
+/// one. The health that the driver reports is independent of these marks. One thread feeds the sink.
 class UnhealthyCards {
  public:
   /// `post_event` may be empty.

@@ -12,9 +12,9 @@
 
 namespace carve::control {
 
-/// Pods for which a filter call found no node, with the nodes where they lacked only cards. kube-scheduler calls extenders
-/// only for nodes that passed all its other filters (CPU, taints, affinity, volumes). So these are the nodes where
-/// evicting a pod that holds cards would help. Safe from any thread.
+/// Pods for which a filter call found no node, with the nodes where they lacked only cards. kube-scheduler calls
+/// extenders only for nodes that passed all its other filters (CPU, taints, affinity, volumes). So these are the nodes
+/// where evicting a pod that holds cards would help. Safe from any thread.
 class UnschedulablePods {
  public:
   static constexpr std::size_t kMost = 10'000;  // pods; beyond this number the oldest is dropped
