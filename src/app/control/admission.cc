@@ -93,8 +93,8 @@ void strip(Work& work) {
     if (!is_carves(key)) continue;
     work.patch.push_back({"remove", "/metadata/annotations/" + pointer_word(key), ""});
     work.missing.push_back("annotation " + key + ": only carve-control may write it");
-    work.warnings.push_back("annotation " + key + (starts_with(key, kChosen)
-                                                       ? ": removed; Carve chooses the cards"
+    work.warnings.push_back("annotation " + key +
+                            (starts_with(key, kChosen) ? ": removed; Carve chooses the cards"
                                                        : ": removed; Carve writes it when it places the pod"));
   }
 }
@@ -127,11 +127,10 @@ void check_names(Work& work, const codec::ContainerAsk& container) {
       if (!starts_with(name, kOurs) || name == kSlots) continue;
       const auto& native = codec::dialects().front().resources;
       if (std::find(native.begin(), native.end(), name) != native.end()) continue;
-      if (amounts == &container.requests && container.limits.count(name) != 0)
-        continue;  // reported with the limits
+      if (amounts == &container.requests && container.limits.count(name) != 0) continue;  // reported with the limits
       work.refuse(AdmissionFault::kResourceName,
-                  fmt::format("container {}: {}: no such resource; valid names are {}", container.name, name.substr(0, 64),
-                              fmt::join(native, ", ")));
+                  fmt::format("container {}: {}: no such resource; valid names are {}", container.name,
+                              name.substr(0, 64), fmt::join(native, ", ")));
     }
   }
 }
@@ -149,8 +148,7 @@ void check_unread(Work& work, const codec::ContainerAsk& container) {
           AdmissionFault::kResourceName,
           fmt::format("container {}: {}: Carve does not read this name; remove it, or request cards with {} "
                       "instead of all these names",
-                      container.name, name.substr(0, 64),
-                      fmt::join(codec::dialects().front().resources, ", ")));
+                      container.name, name.substr(0, 64), fmt::join(codec::dialects().front().resources, ", ")));
     }
   }
 }
@@ -168,8 +166,8 @@ void check_claims(Work& work, const ReviewedContainer& container, const codec::C
   work.refuse(
       AdmissionFault::kClaim,
       fmt::format("container {}: resources.claims ({}) together with {}: ambiguous; a container may use only one of "
-                  "them. Request cards by the claim alone, or remove the claim; move a claim for another kind of device "
-                  "to another container of the pod",
+                  "them. Request cards by the claim alone, or remove the claim; move a claim for another kind of "
+                  "device to another container of the pod",
                   container.name, fmt::join(container.claims, ", "), fmt::join(names, ", ")));
 }
 
@@ -183,8 +181,8 @@ void put_slots(Work& work, const ReviewedContainer& container, const codec::Cont
     if (written == wanted) return;
     if (!there) work.add(base + "/" + map, "{}");
     work.add(base + "/" + map + "/" + pointer_word(kSlots), json_text(wanted));
-    work.missing.push_back(fmt::format("container {}: {}: {} is \"{}\", must be \"{}\"", container.name, map, kSlots,
-                                       written, wanted));
+    work.missing.push_back(
+        fmt::format("container {}: {}: {} is \"{}\", must be \"{}\"", container.name, map, kSlots, written, wanted));
   };
   put("limits", container.has_limits, amount_in(ask.limits));
   put("requests", container.has_requests, amount_in(ask.requests));
@@ -192,11 +190,10 @@ void put_slots(Work& work, const ReviewedContainer& container, const codec::Cont
 
 void check_slots(Work& work, const codec::ContainerAsk& ask) {
   if (amount_in(ask.limits).empty() && amount_in(ask.requests).empty()) return;
-  work.refuse(
-      AdmissionFault::kSlots,
-      fmt::format("container {}: {} without a request for cards; do not request slots, Carve adds one per card "
-                  "(request cards with {})",
-                  ask.name, kSlots, fmt::join(codec::dialects().front().resources, ", ")));
+  work.refuse(AdmissionFault::kSlots,
+              fmt::format("container {}: {} without a request for cards; do not request slots, Carve adds one per card "
+                          "(request cards with {})",
+                          ask.name, kSlots, fmt::join(codec::dialects().front().resources, ", ")));
 }
 
 /// Empty, void and none expose no card on any runtime.
@@ -222,9 +219,9 @@ void close_environment(Work& work, const ReviewedContainer& container) {
     if (work.settings.visible == VisibleDevices::kRefuse) {
       work.refuse(AdmissionFault::kVisibleDevices,
                   what + "; set it to void or none" +
-                  (container.claims.empty()
-                       ? fmt::format(", or request a card ({}, …)", codec::dialects().front().resources.front())
-                       : ""));
+                      (container.claims.empty()
+                           ? fmt::format(", or request a card ({}, …)", codec::dialects().front().resources.front())
+                           : ""));
       continue;
     }
     work.patch.push_back(

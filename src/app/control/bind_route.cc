@@ -7,7 +7,8 @@ namespace carve::control {
 std::string BindRoute::bind(std::string_view call) const {
   if (world_.leads()) return world_.bind(call);
   const auto holder = world_.holder();
-  if (holder.empty()) return codec::binding_result("no replica of carve-control leads at the moment; kube-scheduler retries");
+  if (holder.empty())
+    return codec::binding_result("no replica of carve-control leads at the moment; kube-scheduler retries");
   const auto address = address_in(holder);
   if (address.empty())
     return codec::binding_result("the leader " + holder +

@@ -39,7 +39,8 @@ std::string Binder::bind(std::string_view call) {
     InProgress(const InProgress&) = delete;
     InProgress& operator=(const InProgress&) = delete;
     ~InProgress() {
-      binder.last_ = binder.world_.clock.now().time_since_epoch().count();  // before --in_bind_, so that busy() sees no gap
+      // Before --in_bind_, so that busy() sees no gap.
+      binder.last_ = binder.world_.clock.now().time_since_epoch().count();
       --binder.in_bind_;
     }
     Binder& binder;
@@ -215,7 +216,7 @@ void Binder::report_assigned(const PodEntry& pod, const Reservation& room, const
   if (!world_.post_event) return;
   const auto& ask = pod.object.ask;
   world_.post_event({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
-               "assigned " + what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
+                     "assigned " + what_it_got(room.node, room.slices) + (why.empty() ? "" : "; " + why), false});
 }
 
 Binder::Stats Binder::stats() const { return {bound_, refused_, failed_, unknown_, found_bound_, released_}; }

@@ -267,7 +267,7 @@ void ClusterModel::mark_synced(bool* which) {
 }
 
 void ClusterModel::report_conflicts(const std::string& node, const std::vector<Conflict>& before,
-                                  const std::vector<Conflict>& now) const {
+                                    const std::vector<Conflict>& now) const {
   for (const auto& one : now) {
     if (std::find(before.begin(), before.end(), one) != before.end()) continue;
     ++stats_.conflicts_seen;

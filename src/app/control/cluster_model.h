@@ -103,14 +103,14 @@ class ClusterModel {
   struct Stats {
     std::size_t nodes = 0;  // with cards
     std::size_t cards = 0;
-    std::size_t closed = 0;       // cards that are closed to new slices
-    std::size_t leaving = 0;      // nodes whose agent is being replaced
-    std::size_t conflicting = 0;  // nodes that are closed to a dialect
-    std::size_t holding = 0;      // pods, see PodEntry::holds()
-    std::size_t waiting = 0;      // pods, see PodEntry::waits()
-    std::size_t unplaced = 0;     // pods, see PodEntry::unplaced()
-    std::size_t reserved = 0;     // rooms set aside by reserve()
-    std::size_t nominated = 0;    // pods with a nominated reservation
+    std::size_t closed = 0;            // cards that are closed to new slices
+    std::size_t leaving = 0;           // nodes whose agent is being replaced
+    std::size_t conflicting = 0;       // nodes that are closed to a dialect
+    std::size_t holding = 0;           // pods, see PodEntry::holds()
+    std::size_t waiting = 0;           // pods, see PodEntry::waits()
+    std::size_t unplaced = 0;          // pods, see PodEntry::unplaced()
+    std::size_t reserved = 0;          // rooms set aside by reserve()
+    std::size_t nominated = 0;         // pods with a nominated reservation
     std::size_t conflicts = 0;         // now
     std::uint64_t conflicts_seen = 0;  // since the start
     std::uint64_t unreadable = 0;      // objects, since the start
@@ -132,7 +132,7 @@ class ClusterModel {
   void store_pod(const std::string& uid, Pod pod);
   void on_pod_removed(const PodEntry& pod);
   Result<Reservation> reserve_locked(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
-                                std::uint64_t epoch, const std::vector<Slice>& wish);
+                                     std::uint64_t epoch, const std::vector<Slice>& wish);
   void free_room(const std::string& node, const Owner& owner);
   void drop_reservations(const std::string& uid);
   void store_gpu(const std::string& name, std::optional<GpuEntry> gpu);
@@ -148,7 +148,7 @@ class ClusterModel {
   void on_pod_settled(const std::string& uid);
   void erase_nominated(const std::string& uid);
   void report_conflicts(const std::string& node, const std::vector<Conflict>& before,
-                      const std::vector<Conflict>& now) const;
+                        const std::vector<Conflict>& now) const;
 
   const codec::DialectSettings settings_;
   const Clock& clock_;
@@ -166,7 +166,7 @@ class ClusterModel {
   // Rebuilt lazily.
   mutable std::map<std::string, NodeEntry> nodes_;
   mutable std::set<std::string> dirty_;
-  mutable std::set<std::string> lingering_;  // nodes with deleted pods that may still hold slices
+  mutable std::set<std::string> lingering_;                // nodes with deleted pods that may still hold slices
   mutable Clock::Time linger_until_ = Clock::Time::max();  // the earliest end of their kLinger
   mutable std::shared_ptr<const ClusterState> published_ = std::make_shared<ClusterState>();
   mutable Stats stats_;

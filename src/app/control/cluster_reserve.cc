@@ -58,7 +58,7 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
 }
 
 Result<Reservation> ClusterModel::reserve_locked(const std::string& node, const PodEntry& pod, const PolicyRow& policy,
-                                            std::uint64_t epoch, const std::vector<Slice>& wish) {
+                                                 std::uint64_t epoch, const std::vector<Slice>& wish) {
   const auto state = published_->find(node);
   if (state == published_->end()) return fail(Code::kNotFound, "node " + node + ": " + kNoManagedCard);
   const SeenLedger seen(*state->second, pod.owner(), pod.object.priority);

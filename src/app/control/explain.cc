@@ -80,8 +80,8 @@ codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSet
   }
   if (!parts->empty() && !codec::carries_slots(pod.ask)) {
     explanation.wrong = fmt::format(
-        "it has no {}: Carve's admission did not review it (an excluded namespace, or a pod that is older than Carve), so "
-        "carve-control assigns it no cards",
+        "it has no {}: Carve's admission did not review it (an excluded namespace, or a pod that is older than Carve), "
+        "so carve-control assigns it no cards",
         codec::kSlots);
     return explanation;
   }
@@ -91,8 +91,8 @@ codec::Explanation explain(const codec::ClusterPod& pod, const codec::DialectSet
   if (const auto preference = codec::placement_of(pod.ask); !preference) explanation.wrong = preference.error().what;
   const auto policy = policy_of(rules, pod.ask);
   judge(without(cluster, owner, pod.node), owner, pod.priority, policy, &explanation);
-  explanation.policy = explanation.ranked.empty() ? to_human(policy.on({}), explanation.space)
-                                                  : explanation.ranked.front().policies;
+  explanation.policy =
+      explanation.ranked.empty() ? to_human(policy.on({}), explanation.space) : explanation.ranked.front().policies;
   return explanation;
 }
 

@@ -26,7 +26,7 @@ class LeaderTest : public ::testing::Test {
         Leader::Names{.identity = identity});
   }
   bool leads(const Leader& one) const { return one.leads_until(clock.now()); }
-  /// Both look until nothing is left to do at this moment.
+  /// Both replicas step until nothing is left to do at this moment.
   static void settle(Leader& a, Leader& b) {
     for (int i = 0; i < 4; ++i) {
       a.step();
@@ -50,7 +50,7 @@ TEST_F(LeaderTest, SecondReplicaWaitsForTheLeaseToExpire) {
   EXPECT_EQ(a->epoch(), 1U);
   EXPECT_EQ(b->epoch(), 0U);
   EXPECT_EQ(b->holder(), "a");
-  for (int i = 0; i < 30; ++i) {  // a is stopped; b looks each second
+  for (int i = 0; i < 30; ++i) {  // a is stopped; b reads each second
     clock.advance(1s);
     b->step();
     b->step();
@@ -58,7 +58,7 @@ TEST_F(LeaderTest, SecondReplicaWaitsForTheLeaseToExpire) {
   }
   EXPECT_TRUE(leads(*b));
   EXPECT_EQ(b->epoch(), 2U);
-  EXPECT_FALSE(leads(*a)) << "it finds out before its next write, and asks nobody";
+  EXPECT_FALSE(leads(*a)) << "it detects this before its next write, without a request";
   a->step();
   a->step();
   EXPECT_EQ(a->epoch(), 0U);
@@ -85,14 +85,14 @@ TEST_F(LeaderTest, CountsARenewalWithALostAnswerOnlyOnceItIsRead) {
   a->step();
   a->step();
   EXPECT_TRUE(a->leads_until(clock.now() + 5s));
-  EXPECT_EQ(a->epoch(), 1U) << "it is still the same leadership";
+  EXPECT_EQ(a->epoch(), 1U) << "it is still the same term";
 }
 
 TEST_F(LeaderTest, DoesNotLeadAfterTakingTheLeaseWithALostAnswer) {
   api.fail_next({.verb = "create", .path = "leases", .code = Code::kDeadlineExceeded, .done = true});
   a->step();
   a->step();
-  EXPECT_FALSE(leads(*a)) << "its own name stands there, but it cannot tell since when";
+  EXPECT_FALSE(leads(*a)) << "the Lease names it, but since an unknown time";
   for (int i = 0; i < 22; ++i) {
     clock.advance(500ms);
     settle(*a, *b);
@@ -113,7 +113,7 @@ TEST_F(LeaderTest, LeadsOnlyAfterCatchingUp) {
   a->step();
   EXPECT_FALSE(leads(*a));
   EXPECT_THAT(logged, HasSubstr("pods is forbidden"));
-  EXPECT_EQ(logged.find("pods is forbidden"), logged.rfind("pods is forbidden")) << "said once";
+  EXPECT_EQ(logged.find("pods is forbidden"), logged.rfind("pods is forbidden")) << "logged once";
   caught_up = true;
   a->step();
   EXPECT_TRUE(leads(*a));
@@ -124,9 +124,9 @@ TEST_F(LeaderTest, ReleasesTheLeaseAfterTheLastConfirmedDeadline) {
   ASSERT_TRUE(a->leads_until(clock.now() + 3s));
   std::jthread stopping([&] { a->give_back(); });
   clock.wait_for_sleepers(1);
-  EXPECT_FALSE(leads(*a)) << "nothing new begins";
+  EXPECT_FALSE(leads(*a)) << "no new write begins";
   settle(*b, *b);
-  EXPECT_FALSE(leads(*b)) << "what was promised may still be written";
+  EXPECT_FALSE(leads(*b)) << "a write before the confirmed deadline may still be in progress";
   clock.advance(3s);
   stopping.join();
   settle(*b, *b);
@@ -140,7 +140,7 @@ TEST_F(LeaderTest, ContinuesTheEpochsAfterADeletedLease) {
   EXPECT_EQ(a->epoch(), 42U);
   api.erase(kLease);
   settle(*b, *b);
-  EXPECT_FALSE(leads(*b)) << "whoever held it does not know yet";
+  EXPECT_FALSE(leads(*b)) << "the holder does not know yet";
   for (int i = 0; i < 25; ++i) {
     clock.advance(500ms);
     settle(*a, *b);
@@ -161,10 +161,10 @@ TEST_F(LeaderTest, StopsLeadingInTimeWithoutTheServer) {
   EXPECT_FALSE(leads(*a));
   api.set_away(false);
   settle(*a, *b);
-  EXPECT_NE(leads(*a), leads(*b)) << "whoever comes first; nobody else led meanwhile";
+  EXPECT_NE(leads(*a), leads(*b)) << "exactly one leads";
 }
 
-/// Whatever is lost, stopped and late: never two at once, and no epoch twice.
+/// Regardless of lost answers, stopped replicas and delays: never two leaders, and no epoch twice.
 TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
   std::size_t leaderships = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
@@ -178,7 +178,7 @@ TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
           std::make_unique<Leader>(Leader::World{server, time, log, {}, {}}, Leader::Names{.identity = name}));
     std::map<std::uint64_t, std::size_t> whose;
     std::vector<int> stopped(all.size(), 0);
-    // What a replica was promised before it was stopped holds while it is.
+    // A deadline that a replica was given before it was stopped stays valid meanwhile.
     std::vector<Clock::Time> promised(all.size());
     for (int step = 0; step < 400; ++step) {
       if (pick(12) == 0) stopped[pick(3)] = static_cast<int>(pick(60));
@@ -206,7 +206,7 @@ TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
     }
     leaderships += whose.size();
   }
-  EXPECT_GT(leaderships, 600U) << "too little happened";
+  EXPECT_GT(leaderships, 600U) << "the test covered too few terms";
 }
 
 }  // namespace

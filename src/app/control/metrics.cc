@@ -65,10 +65,11 @@ void ControlMetrics::write(codec::MetricsText* text) const {
       text->sample(verbs_[v].outcomes[o].load(std::memory_order_relaxed),
                    {{"verb", kVerbNames[v]}, {"outcome", kOutcomeNames[o]}});
   }
-  text->family("carve_control_request_duration_seconds", Kind::kHistogram, "Time from the complete request to its answer.");
+  text->family("carve_control_request_duration_seconds", Kind::kHistogram,
+               "Time from the complete request to its answer.");
   for (std::size_t v = 0; v < kVerbs; ++v) verbs_[v].durations.write(kVerbNames[v], text);
   text->family("carve_control_filter_nodes_total", Kind::kCounter,
-               "Nodes in filter calls, by result: fits; full: the pod would fit if slices ended; never: it cannot fit.");
+               "Nodes in filter calls: fits; full: the pod would fit if slices ended; never: it cannot fit.");
   text->sample(nodes_fit_.load(), {{"class", "fits"}});
   text->sample(nodes_full_.load(), {{"class", "full"}});
   text->sample(nodes_never_.load(), {{"class", "never"}});
@@ -148,19 +149,21 @@ void write_cluster_stats(const ClusterModel::Stats& stats, codec::MetricsText* t
         "Nodes where another device plugin serves a resource name: no pod that uses its dialect is bound there.",
         stats.conflicting);
   text->family("carve_pods", Kind::kGauge,
-               "Pods that request cards: holding: they hold cards; waiting; unplaced: bound to a node without a record.");
+               "Pods that request cards: they hold cards, wait, or are bound to a node without a record.");
   text->sample(std::uint64_t{stats.holding}, {{"state", "holding"}});
   text->sample(std::uint64_t{stats.waiting}, {{"state", "waiting"}});
   text->sample(std::uint64_t{stats.unplaced}, {{"state", "unplaced"}});
   gauge("carve_control_reservations", "Rooms set aside for Bindings in progress.", stats.reserved);
-  gauge("carve_control_holds", "Pods with a nominated reservation: room is kept while their victims end.", stats.nominated);
+  gauge("carve_control_holds", "Pods with a nominated reservation: room is kept while their victims end.",
+        stats.nominated);
   gauge("carve_control_conflicts", "Booked slices that do not fit.", stats.conflicts);
   const auto counter = [text](std::string_view name, std::string_view help, std::uint64_t value) {
     text->family(name, Kind::kCounter, help);
     text->sample(value);
   };
   counter("carve_control_conflicts_total", "Conflicts since the start.", stats.conflicts_seen);
-  counter("carve_control_unreadable_objects_total", "Objects from the API server that could not be parsed.", stats.unreadable);
+  counter("carve_control_unreadable_objects_total", "Objects from the API server that could not be parsed.",
+          stats.unreadable);
   counter("carve_control_ledgers_rebuilt_total", "Node ledgers that were rebuilt.", stats.rebuilt);
 }
 
@@ -168,16 +171,16 @@ void write_bindings(const Binder::Stats& stats, codec::MetricsText* text) {
   text->family("carve_control_bindings_total", Kind::kCounter,
                "Bindings by outcome: refused: not written; failed: the API server refused it; unknown: the answer was "
                "lost; found: the answer was lost and the Binding had taken effect; released: it did not take effect.");
-  const std::pair<const char*, std::uint64_t> rows[] = {
-      {"bound", stats.bound},     {"refused", stats.refused},   {"failed", stats.failed},
-      {"unknown", stats.unknown}, {"found", stats.found_bound}, {"released", stats.released}};
+  const std::pair<const char*, std::uint64_t> rows[] = {{"bound", stats.bound},       {"refused", stats.refused},
+                                                        {"failed", stats.failed},     {"unknown", stats.unknown},
+                                                        {"found", stats.found_bound}, {"released", stats.released}};
   for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});
 }
 
 void write_preemptions(const Preemptor::Stats& stats, codec::MetricsText* text) {
   text->family("carve_control_preemptions_total", Kind::kCounter,
-               "Preemptions by outcome: made: the victims are evicted; protected: a disruption budget forbids it; undone: "
-               "stopped before the first eviction; given_up: the room was free and the pod did not use it.");
+               "Preemptions by outcome: made: the victims are evicted; protected: a disruption budget forbids it; "
+               "undone: stopped before the first eviction; given_up: the room was free and the pod did not use it.");
   const std::pair<const char*, std::uint64_t> rows[] = {
       {"made", stats.made}, {"protected", stats.by_budget}, {"undone", stats.undone}, {"given_up", stats.given_up}};
   for (const auto& [outcome, count] : rows) text->sample(count, {{"outcome", outcome}});

@@ -31,7 +31,7 @@ struct Reservation {
   std::string pod;
   std::vector<Slice> slices;
   std::uint64_t epoch = 0;
-  Clock::Time since{};           // when the last write began
+  Clock::Time since{};  // when the last write began
   int writes_in_flight = 0;
   bool outcome_unknown = false;  // a write ended with Outcome::kUnknown
   bool bound = false;            // a write ended with Outcome::kBound

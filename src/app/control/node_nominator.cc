@@ -86,7 +86,7 @@ void NodeNominator::try_one(const PodEntry& pod, Clock::Time now) {
   auto sent = world_.choose(pod, shape.failed_nodes);
   if (!sent) return hopeless_.push_back(std::move(shape));
   world_.model.put_nominated_reservation(sent->node, {pod.owner(), pod.object.priority, std::move(sent->slices), {}},
-                               now + kTrial);
+                                         now + kTrial);
   if (const auto written = nominate(pod, sent->node); !written) {
     world_.model.drop_nominated_reservation(uid);
     world_.log.warn("no node is nominated: the pod's status cannot be written",

@@ -77,7 +77,7 @@ class NodeNominator {
   using Pod = ClusterModel::Pod;
   /// The nominations of one pod.
   struct Trial {
-    std::string node;            // the open nomination; empty: none
+    std::string node;  // the open nomination; empty: none
     Clock::Time nominated_at{};
     bool touched_again = false;
     std::set<std::string> failed_nodes;  // unsuccessful ones since the last pause
@@ -103,12 +103,12 @@ class NodeNominator {
   const World world_;
   mutable std::mutex mutex_;
   Clock::Time next_{};
-  Clock::Time forget_hopeless_at_{};               // when hopeless_ is cleared next
+  Clock::Time forget_hopeless_at_{};      // when hopeless_ is cleared next
   std::optional<Clock::Time> last_step_;  // the last step that ran
-  std::vector<Shape> hopeless_;        // no node had room for it, and no node has gained room since
-  std::string touch_;                  // the result of this step
+  std::vector<Shape> hopeless_;           // no node had room for it, and no node has gained room since
+  std::string touch_;                     // the result of this step
   std::map<std::string, Trial> trials_;  // by UID
-  std::size_t trials_in_progress_ = 0;  // those with an open nomination
+  std::size_t trials_in_progress_ = 0;   // those with an open nomination
   std::atomic<std::uint64_t> nominated_ = 0;
   std::atomic<std::uint64_t> unsuccessful_ = 0;
 };

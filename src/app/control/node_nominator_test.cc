@@ -29,7 +29,7 @@ std::vector<codec::GpuObject> cards(std::size_t nodes) {
   return made;
 }
 
-/// A cluster whose cards are all full; kube-scheduler asks about the first hundred nodes.
+/// A cluster whose cards are all full; kube-scheduler asks only about the first hundred nodes.
 class NodeNominatorTest : public ::testing::Test, protected Leading {
  protected:
   explicit NodeNominatorTest(std::size_t nodes = kNodes) : Leading(cards(nodes)) {
@@ -50,7 +50,7 @@ class NodeNominatorTest : public ::testing::Test, protected Leading {
     clock.advance(time);
     lead();
   }
-  /// kube-scheduler asked about so many nodes, and none had room.
+  /// kube-scheduler asked about the first `asked` nodes, and none had room.
   void refuse(const std::string& uid, std::size_t asked = NodeNominator::kLeastPart) {
     Strings names;
     for (std::size_t i = 0; i < asked; ++i) names.push_back(node_name(i));
@@ -73,9 +73,9 @@ class NodeNominatorTest : public ::testing::Test, protected Leading {
   std::shared_ptr<const PlacementRules> rules = std::make_shared<PlacementRules>();
   Extender extender{{}, [this] { return rules; }, [this] { return model.snapshot(); }, {}, &clock};
   NodeNominator nominator{{model, leader, api, clock, log, unschedulable,
-                         [this](const PodEntry& pod, const std::set<std::string>& excluded) {
-                           return extender.choose_anywhere(pod, excluded);
-                         }}};
+                           [this](const PodEntry& pod, const std::set<std::string>& excluded) {
+                             return extender.choose_anywhere(pod, excluded);
+                           }}};
   Requeuer requeuer{model, leader, api, clock, log, [this](bool gained) { return nominator.step(gained); }};
   Preemptor preemptor{{model, leader, api, clock, log, unschedulable, binpack, {}, {}, &nominator}};
 };
@@ -83,7 +83,7 @@ class NodeNominatorTest : public ::testing::Test, protected Leading {
 TEST_F(NodeNominatorTest, NominatesANodeThatWasNotLookedAtAndKeepsItsRoom) {
   free(105);
   waits("a", "10");
-  EXPECT_EQ(step(), "n105") << "kube-scheduler is to try again";
+  EXPECT_EQ(step(), "n105") << "kube-scheduler must retry";
   EXPECT_EQ(nominated("a"), "n105");
   EXPECT_EQ(model.stats().nominated, 1U);
   waits("b", "10");
@@ -104,7 +104,7 @@ TEST_F(NodeNominatorTest, NominatesNothingIfKubeSchedulerLookedAtAllNodes) {
   waits("a");
   refuse("a", kNodes);
   EXPECT_EQ(step(), "");
-  refuse("a", 30);  // no fewer than a hundred are a part
+  refuse("a", 30);  // fewer than a hundred nodes are not a part
   EXPECT_EQ(step(), "");
   EXPECT_EQ(nominated("a"), "");
 }
@@ -143,7 +143,7 @@ TEST_F(NodeNominatorTest, NominatesForTheHigherPriorityFirst) {
   EXPECT_EQ(nominated("b"), "n003");
 }
 
-// Its CPU is full, or the pod may not go there: control does not know.
+// The node lacks CPU, or the pod is not allowed there: control does not know.
 TEST_F(NodeNominatorTest, NominatesAnotherNodeAfterAnUnsuccessfulOne) {
   for (const std::size_t i : {101, 102, 103, 104, 105, 106}) free(i);
   waits("a", "16");
@@ -152,14 +152,14 @@ TEST_F(NodeNominatorTest, NominatesAnotherNodeAfterAnUnsuccessfulOne) {
     EXPECT_NE(step(), "") << i;
     named.insert(nominated("a"));
     pass(NodeNominator::kSeen / 2);
-    refuse("a");  // that look was under way
+    refuse("a");  // that try was already in progress
     EXPECT_EQ(step(), "");
     EXPECT_EQ(nominator.stats().unsuccessful, i);
     pass(NodeNominator::kSeen / 2);
     refuse("a");
   }
   EXPECT_EQ(step(), "");
-  EXPECT_EQ(named.size(), NodeNominator::kTries) << "each another";
+  EXPECT_EQ(named.size(), NodeNominator::kTries) << "a different node each time";
   EXPECT_EQ(nominator.stats().unsuccessful, NodeNominator::kTries);
   EXPECT_EQ(nominated("a"), "");
   EXPECT_EQ(model.stats().nominated, 0U);
@@ -178,7 +178,7 @@ TEST_F(NodeNominatorTest, TouchesAgainAfterATryThatCrossedTheNomination) {
   EXPECT_EQ(nominator.stats().nominated, 1U);
   pass(NodeNominator::kTrial);
   (void)nominator.step(false);
-  EXPECT_EQ(nominator.stats().unsuccessful, 1U) << "a scheduler that does not come is not waited for";
+  EXPECT_EQ(nominator.stats().unsuccessful, 1U) << "control does not wait for a scheduler that does not retry";
 }
 
 TEST_F(NodeNominatorTest, KeepsNoRoomIfTheNominationCannotBeWritten) {
@@ -198,7 +198,7 @@ TEST_F(NodeNominatorTest, LimitsOpenNominations) {
   EXPECT_EQ(model.stats().nominated, NodeNominator::kAtOnce);
 }
 
-// On each node of the part somebody of lower priority holds the card.
+// On each node of the part a pod of lower priority holds the card.
 TEST_F(NodeNominatorTest, EvictsNoPodWhileASkippedNodeHasRoom) {
   const auto evictions = [this] {
     std::size_t count = 0;
@@ -217,21 +217,21 @@ TEST_F(NodeNominatorTest, EvictsNoPodWhileASkippedNodeHasRoom) {
   };
   pass(Preemptor::kSettle);
   preemptor.step();
-  EXPECT_EQ(evictions(), 0U) << "nobody has looked beside the part yet";
+  EXPECT_EQ(evictions(), 0U) << "the other nodes are not tried yet";
   (void)step();
   deliver("high");
   ASSERT_EQ(nominated("high"), "n105");
   preemptor.step();
-  EXPECT_EQ(evictions(), 0U) << "it may come there";
+  EXPECT_EQ(evictions(), 0U) << "the pod may be bound there";
   EXPECT_EQ(model.stats().nominated, 1U);
   look();
   look();
   look();
   EXPECT_EQ(nominator.stats().unsuccessful, 1U);
-  EXPECT_EQ(evictions(), 1U) << "something else kept it from there";
+  EXPECT_EQ(evictions(), 1U) << "the pod lacked something else there";
 }
 
-// Seen on a ring: it was named another node while those of the first one went, and had neither.
+// Found in a cluster test: a pod got a second nomination while victims ended on the first node, and got neither.
 TEST_F(NodeNominatorTest, NominatesNothingWhileVictimsEndForThePod) {
   free(105);
   waits("high", "16", 1000);
@@ -251,7 +251,7 @@ TEST_F(NodeNominatorTest, NominatesNothingWhileVictimsEndForThePod) {
   const auto node = nominated("high");
   ASSERT_THAT(node, ::testing::AllOf(::testing::Ne(""), ::testing::Ne("n105")));
   free(109);
-  EXPECT_EQ(nominator.step(true), "") << "the watch has not events of the name yet";
+  EXPECT_EQ(nominator.step(true), "") << "the watch has not shown the nomination yet";
   deliver("high");
   EXPECT_EQ(nominator.step(true), "");
   EXPECT_EQ(nominated("high"), node);
@@ -271,7 +271,7 @@ TEST_F(FewNodes, GetNoNominations) {
   EXPECT_TRUE(nominator.exhausted(*model.pod("a"), clock.now()));
 }
 
-// Another replica has the room from the name alone, and lets go of it with that.
+// A follower derives the reservation from the nomination, and drops it when the nomination is cleared.
 TEST_F(NodeNominatorTest, FollowerKeepsTheRoomWhileTheNominationStands) {
   Preemptor follower{{model, leader, api, clock, log, unschedulable, binpack, {}, {}, nullptr}};
   free(105);

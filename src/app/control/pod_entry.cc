@@ -25,7 +25,8 @@ std::optional<PodEntry> pod_entry_of(codec::ClusterPod object, const codec::Dial
     if (!record) {
       pod.record_error = record.error().what;
     } else if (record->owner != pod.owner()) {
-      pod.record_error = "record: it belongs to " + std::string(to_string(record->owner.kind)) + " " + record->owner.uid;
+      pod.record_error =
+          "record: it belongs to " + std::string(to_string(record->owner.kind)) + " " + record->owner.uid;
     } else {
       pod.record = std::move(*record);
     }

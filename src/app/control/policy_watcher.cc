@@ -32,8 +32,7 @@ const PolicyRow& card_policy(const PlacementRules& rules, const codec::PodAsk& p
               .card;
 }
 
-PolicyWatcher::PolicyWatcher(const PolicyRow& otherwise, Log& log,
-                             std::function<void(codec::EventNote)> post_event)
+PolicyWatcher::PolicyWatcher(const PolicyRow& otherwise, Log& log, std::function<void(codec::EventNote)> post_event)
     : otherwise_(otherwise),
       log_(log),
       post_event_(std::move(post_event)),
@@ -45,9 +44,7 @@ KubeApi::Query PolicyWatcher::query() {
 
 KubeSink PolicyWatcher::sink() {
   return {[this](const std::vector<std::string>& all) { all.empty() ? remove() : apply(all.front()); },
-          [this](const KubeChange& change) {
-            change.kind == KubeChange::Kind::kPut ? apply(change.object) : remove();
-          },
+          [this](const KubeChange& change) { change.kind == KubeChange::Kind::kPut ? apply(change.object) : remove(); },
           [this](const Error&) {
             const std::lock_guard lock(mutex_);
             answered_ = true;
@@ -93,7 +90,7 @@ void PolicyWatcher::apply(const std::string& config_map) {
              {{"configmap", kConfigMap}, {"error", rules.error().what}});
   if (!post_event_) return;
   post_event_({"ConfigMap", name.space, name.name, name.uid, "PlacementRefused",
-         "invalid placement rules, the last valid rules stay in effect: " + rules.error().what});
+               "invalid placement rules, the last valid rules stay in effect: " + rules.error().what});
 }
 
 std::shared_ptr<const PlacementRules> PolicyWatcher::rules() const {

@@ -37,12 +37,12 @@ class PolicyWatcher {
   [[nodiscard]] bool answered() const;
 
   struct Stats {
-    bool good = true;            // the current text is valid and in effect
-    std::uint64_t changes = 0;   // of the rules in effect
-    std::uint64_t refused = 0;   // invalid texts
+    bool good = true;           // the current text is valid and in effect
+    std::uint64_t changes = 0;  // of the rules in effect
+    std::uint64_t refused = 0;  // invalid texts
     std::size_t pools = 0;
     std::size_t namespaces = 0;
-    std::string version;         // the resourceVersion that was read last, valid or not; empty: no ConfigMap
+    std::string version;  // the resourceVersion that was read last, valid or not; empty: no ConfigMap
   };
   [[nodiscard]] Stats stats() const;
 

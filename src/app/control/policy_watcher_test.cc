@@ -25,8 +25,7 @@ class PolicyWatcherTest : public testing::Test {
 
   Log log_{[](std::string_view) {}};
   std::vector<codec::EventNote> events_;
-  PolicyWatcher watcher_{kPolicies[0], log_,
-                      [this](codec::EventNote note) { events_.push_back(std::move(note)); }};
+  PolicyWatcher watcher_{kPolicies[0], log_, [this](codec::EventNote note) { events_.push_back(std::move(note)); }};
   KubeSink sink_ = watcher_.sink();
 };
 
@@ -43,7 +42,7 @@ TEST_F(PolicyWatcherTest, AppliesAChangeImmediatelyAndKeepsAReadersRules) {
   put(config_map(R"(namespace.dev = card:spread\n)"));
   EXPECT_EQ(codec::to_text(*before), "cluster = spread\n");
   EXPECT_EQ(now(), "cluster = binpack\nnamespace.dev = card:spread\n")
-      << "what is not said is the installation's again";
+      << "an omitted setting is the installation's again";
   sink_.change({KubeChange::Kind::kDeleted, config_map("")});
   EXPECT_EQ(now(), "cluster = binpack\n");
   EXPECT_EQ(watcher_.stats().changes, 3U);
@@ -60,12 +59,11 @@ TEST_F(PolicyWatcherTest, KeepsTheLastValidRulesAndReportsAnInvalidTextOnce) {
   ASSERT_EQ(events_.size(), 1U);
   EXPECT_EQ(events_[0].kind + "/" + events_[0].space + "/" + events_[0].name + "/" + events_[0].uid,
             "ConfigMap/carve-system/carve-placement/u");
-  EXPECT_THAT(events_[0].message,
-              HasSubstr("placement.conf:1: cluster: \"tight\" is no placement; legal are"));
+  EXPECT_THAT(events_[0].message, HasSubstr("placement.conf:1: cluster: \"tight\" is no placement; legal are"));
   put(config_map("cluster = spread"));
   EXPECT_TRUE(watcher_.stats().good);
   put(config_map(R"(cluster = tight\nnamespace.a = spread)"));
-  EXPECT_EQ(events_.size(), 2U) << "wrong again";
+  EXPECT_EQ(events_.size(), 2U) << "invalid again";
 }
 
 TEST_F(PolicyWatcherTest, TreatsAnInvalidFirstTextAsNone) {
@@ -93,7 +91,7 @@ TEST_F(PolicyWatcherTest, FindsThePolicyForAPodOnANode) {
   EXPECT_EQ(card_policy(*watcher_.rules(), pod, cluster, "n1").name, "binpack");
   pod.annotations["elasticgpu.io/placement"] = "nonsense";
   EXPECT_EQ(card_policy(*watcher_.rules(), pod, cluster, "n1").name, "spread")
-      << "admission refuses it; here it says nothing";
+      << "admission refuses it; here it has no effect";
 }
 
 }  // namespace

@@ -52,8 +52,8 @@ std::string PreemptVerb::answer(std::string_view call) const {
                        const PreemptionCandidates& candidates) {
     const auto node = cluster->find(name);
     if (node == cluster->end()) return ProposalAnswer{};
-    return correct_proposal(*node->second, name, owner, *parts, args->priority,
-                            *policy.on(node->second->labels).card, owners_of(victims), candidates);
+    return correct_proposal(*node->second, name, owner, *parts, args->priority, *policy.on(node->second->labels).card,
+                            owners_of(victims), candidates);
   };
   const auto candidates = preemption_candidates_of(world_.model, {});
   std::optional<PreemptionCandidates> with_budgets;

@@ -29,7 +29,7 @@ class PreemptVerbTest : public ::testing::Test {
                          pod_object({.uid = uid, .node = node, .record = record_text({slice(uid, card, gib)}),
                                      .phase = "Running", .more = more, .priority = priority})});
   }
-  /// What kube-scheduler is told, whose proposal is that: node → UIDs.
+  /// The answer to kube-scheduler's proposal: node → UIDs.
   std::string answer(const std::string& gib, const std::map<std::string, Strings>& proposed, bool slots = true) {
     std::map<std::string, codec::PreemptionArgs::Victims> nodes;
     for (const auto& [node, uids] : proposed) nodes[node] = {uids, 0};
@@ -49,19 +49,22 @@ class PreemptVerbTest : public ::testing::Test {
   Result<std::vector<codec::Budget>> budgets = std::vector<codec::Budget>();
   int asked = 0;
   Strings preempting;
-  PreemptVerb verb{{model, {}, [this] { return rules; },
+  PreemptVerb verb{{model,
+                    {},
+                    [this] { return rules; },
                     [this] {
                       ++asked;
                       return budgets;
                     },
-                    [this](const Owner& owner) { preempting.push_back(owner.uid); }, log}};
+                    [this](const Owner& owner) { preempting.push_back(owner.uid); },
+                    log}};
 };
 
 TEST_F(PreemptVerbTest, KeepsTheVictimsOfANodeWhereThePodWillFitByCard) {
   holds("top", "n1", 16, 20);
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"other"}}, {"far", {"cpu"}}}), nodes({{"n2", {"other"}}}));
   EXPECT_THAT(preempting, ElementsAre("p"));
-  EXPECT_EQ(asked, 0) << "nobody goes for cards";
+  EXPECT_EQ(asked, 0) << "no pod is evicted for cards";
 }
 
 TEST_F(PreemptVerbTest, LeavesPodsWithoutCardsUnchangedAndDropsInvalidCalls) {
@@ -97,11 +100,12 @@ TEST_F(PreemptVerbTest, RespectsBudgetsAndTreatsUnreadableOnesAsProtection) {
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}}), nodes({{"n1", {"a"}}}));
 }
 
-/// The second time, when those have gone whom the cards needed: what CPU still needs, on that node and on no other.
+/// The second call, after the victims that the cards needed are gone: the victims for CPU, on that node only.
 TEST_F(PreemptVerbTest, KeepsOnlyTheNodeWhereRoomIsBeingMade) {
   holds("a", "n1", 16, 0, R"(,"deletionTimestamp":"2026-01-01T00:00:00Z")");
-  model.put_nominated_reservation("n1", {{OwnerKind::kPod, "p"}, 10, {slice("p", "GPU-1", 8)}, {{OwnerKind::kPod, "a"}}},
-                 clock.now() + std::chrono::seconds(60));
+  model.put_nominated_reservation("n1",
+                                  {{OwnerKind::kPod, "p"}, 10, {slice("p", "GPU-1", 8)}, {{OwnerKind::kPod, "a"}}},
+                                  clock.now() + std::chrono::seconds(60));
   EXPECT_EQ(answer("8", {{"n1", {"cpu"}}, {"n2", {"cpu"}}}), nodes({{"n1", {"cpu"}}}));
   EXPECT_EQ(answer("8", {{"n2", {"cpu"}}}), nodes({}));
 }

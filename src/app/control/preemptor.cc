@@ -117,8 +117,8 @@ void Preemptor::consider(const PodEntry& pod, Clock::Time now) {
   ++blocked_by_budget_;
   not_before_[uid] = now + kBudgetAgain;
   record_event(pod, "RoomIsProtected",
-               fmt::format("pods of lower priority hold the cards that this pod needs, but PodDisruptionBudgets protect "
-                           "them: on node {}, {} of {} evictions are currently not allowed",
+               fmt::format("pods of lower priority hold the cards that this pod needs, but PodDisruptionBudgets "
+                           "protect them: on node {}, {} of {} evictions are currently not allowed",
                            found.node, found.plan.cost.violations, found.plan.victims.size()),
                true);
 }
@@ -126,7 +126,9 @@ void Preemptor::consider(const PodEntry& pod, Clock::Time now) {
 void Preemptor::requeue(const std::string& uid, const std::string& node, Clock::Time now) {
   requeued_[uid] = now;
   const auto touched = touch_node(world_.api, world_.clock, node);
-  if (!touched) world_.log.warn("waiting pods are not requeued: the node cannot be written", {{"node", node}, {"error", touched.error().what}});
+  if (!touched)
+    world_.log.warn("waiting pods are not requeued: the node cannot be written",
+                    {{"node", node}, {"error", touched.error().what}});
 }
 
 Result<void> Preemptor::nominate(const PodEntry& pod, const std::string& node) {
@@ -194,8 +196,8 @@ bool Preemptor::evict_all(const PodEntry& pod, const FoundRoom& found, const std
     const auto state = cluster->find(found.node);
     const auto had = state == cluster->end() ? std::vector<Slice>() : state->second->ledger.slices_of(victim->owner());
     record_event(*victim, "Preempted",
-                 fmt::format("evicted for pod {} (priority {} > {}); held {}", pod.full_name(),
-                             pod.object.priority, victim->object.priority, what_it_got(found.node, had)));
+                 fmt::format("evicted for pod {} (priority {} > {}); held {}", pod.full_name(), pod.object.priority,
+                             victim->object.priority, what_it_got(found.node, had)));
   }
   record_event(pod, "RoomIsMade",
                fmt::format("waits for {} on node {} to end (evicted because of lower priority)",
@@ -269,7 +271,8 @@ void Preemptor::give_up(const PodEntry& pod, const Attempt& attempt, Clock::Time
   world_.model.drop_nominated_reservation(uid);
   abandoned_.insert(uid);
   not_before_[uid] = now + kLatest;
-  world_.log.warn("the room that was made for a pod is given up: the pod did not use it", {{"pod", pod.full_name()}, {"node", attempt.node}});
+  world_.log.warn("the room that was made for a pod is given up: the pod did not use it",
+                  {{"pod", pod.full_name()}, {"node", attempt.node}});
   if (world_.leader.leads_until(now + Binder::kWrite)) (void)nominate(pod, "");
 }
 
@@ -309,7 +312,8 @@ void Preemptor::maintain_reservations(const std::vector<Pod>& nominated, Clock::
   for (const auto& pod : nominated) {
     const auto& uid = pod->object.ask.uid;
     if (attempts_.contains(uid) || abandoned_.contains(uid)) continue;
-    if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) continue;  // it keeps the room itself
+    // A node nominator that is trying keeps the room itself.
+    if (world_.node_nominator != nullptr && world_.node_nominator->is_trying(uid)) continue;
     nominated_since_.try_emplace(uid, now);
     if (const auto at = no_room_.find(uid); at != no_room_.end() && now < at->second + kRetry) continue;
     if (!all) all = candidates({});

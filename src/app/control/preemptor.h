@@ -48,10 +48,12 @@ class Preemptor {
   /// kSettle no longer applies to a pod that has been retried for this long without a pause. kube-scheduler retries
   /// without a pause if it looks at a part of the nodes: its own status write of one try triggers the next.
   static constexpr Clock::Duration kPatience = std::chrono::seconds(2);
-  static constexpr Clock::Duration kNamed = std::chrono::seconds(10);        // after another nomination: its victims are ending
-  static constexpr Clock::Duration kRetry = std::chrono::seconds(1);         // a pod that was considered
-  static constexpr Clock::Duration kHopeless = std::chrono::seconds(8);      // a pod for which no room can be made
-  static constexpr Clock::Duration kRequeueAgain = std::chrono::seconds(30);    // touches for a scheduler that does not ask
+  static constexpr Clock::Duration kNamed =
+      std::chrono::seconds(10);  // after another nomination: its victims are ending
+  static constexpr Clock::Duration kRetry = std::chrono::seconds(1);     // a pod that was considered
+  static constexpr Clock::Duration kHopeless = std::chrono::seconds(8);  // a pod for which no room can be made
+  static constexpr Clock::Duration kRequeueAgain =
+      std::chrono::seconds(30);  // touches for a scheduler that does not ask
   static constexpr Clock::Duration kBudgetAgain = std::chrono::seconds(10);  // a victim that a budget protected
   static constexpr Clock::Duration kFreeFor = std::chrono::seconds(15);
   static constexpr Clock::Duration kLatest = std::chrono::seconds(60);
@@ -124,11 +126,11 @@ class Preemptor {
   World world_;
   std::map<std::string, Attempt> attempts_;        // by UID
   std::map<std::string, Clock::Time> not_before_;  // by UID
-  std::map<std::string, Clock::Time> requeued_;       // by UID
+  std::map<std::string, Clock::Time> requeued_;    // by UID
   std::map<std::string, Clock::Time> no_room_;     // by UID: when the nominated node had no room for the pod
   std::map<std::string, Clock::Time> nominated_since_;  // by UID: since when another component's nomination is known
-  std::set<std::string> abandoned_;                // UIDs whose nomination was given up
-  std::map<Owner, Clock::Time> protected_;         // protected victims, and until when they are not chosen again
+  std::set<std::string> abandoned_;                     // UIDs whose nomination was given up
+  std::map<Owner, Clock::Time> protected_;              // protected victims, and until when they are not chosen again
   std::atomic<std::uint64_t> made_ = 0;
   std::atomic<std::uint64_t> victims_ = 0;
   std::atomic<std::uint64_t> blocked_by_budget_ = 0;

@@ -13,8 +13,7 @@ bool gained_room(const NodeState& before, const NodeState& now) {
     return true;
   // A nominated reservation that ended may have kept other pods out.
   if (std::any_of(before.reservations.begin(), before.reservations.end(), [&](const NominatedReservation& reservation) {
-        return std::find(now.reservations.begin(), now.reservations.end(), reservation) ==
-               now.reservations.end();
+        return std::find(now.reservations.begin(), now.reservations.end(), reservation) == now.reservations.end();
       }))
     return true;
   return std::any_of(now.ledger.cards().begin(), now.ledger.cards().end(), [&](const CardState& card) {
@@ -76,7 +75,8 @@ void Requeuer::step() {
   next_ = now + gap_for(waiting);
   const auto touched = touch_node(api_, clock_, node_due_);
   if (touched || touched.error().code == Code::kNotFound) return node_due_.clear();
-  log_.warn("waiting pods are not requeued: the node cannot be written", {{"node", node_due_}, {"error", touched.error().what}});
+  log_.warn("waiting pods are not requeued: the node cannot be written",
+            {{"node", node_due_}, {"error", touched.error().what}});
 }
 
 void Requeuer::run(const std::stop_token& stop) {

@@ -64,9 +64,12 @@ const Route* Routes::find(const HttpAsk& ask, bool* path_known) const {
 
 bool Routes::may(const Route& route, const HttpAsk& ask) const {
   switch (route.caller) {
-    case Caller::kAny: return true;
-    case Caller::kCertified: return !ask.peer.empty();
-    case Caller::kScheduler: return !scheduler_.empty() && ask.peer == scheduler_;
+    case Caller::kAny:
+      return true;
+    case Caller::kCertified:
+      return !ask.peer.empty();
+    case Caller::kScheduler:
+      return !scheduler_.empty() && ask.peer == scheduler_;
   }
   return false;
 }
@@ -127,8 +130,9 @@ std::vector<Route> secure_routes(const Answers& answers) {
 
 std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   std::vector<Route> rows;
-  rows.push_back(get("/healthz", Caller::kAny, Verb::kOther,
-                     [](const HttpAsk&) { return Answered{plain(200, "ok"), Ended::kOk}; }));
+  rows.push_back(get("/healthz", Caller::kAny, Verb::kOther, [](const HttpAsk&) {
+    return Answered{plain(200, "ok"), Ended::kOk};
+  }));
   rows.push_back(get("/readyz", Caller::kAny, Verb::kOther, [not_ready = answers.not_ready](const HttpAsk&) {
     auto why = not_ready();
     const bool ready = why.empty();

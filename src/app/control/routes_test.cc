@@ -56,7 +56,7 @@ TEST_F(RoutesTest, PermitsTheSchedulersCallsOnlyToTheScheduler) {
     for (const char* peer : {"", "carve-control", "carve-scheduler2", "somebody"})
       EXPECT_EQ(secure("POST", path, peer).status, 403) << path << " as '" << peer << "'";
     EXPECT_EQ(secure("GET", path, "carve-scheduler").status, 405) << path;
-    EXPECT_EQ(open("POST", path).status, 404) << path << " is on the port over TLS only";
+    EXPECT_EQ(open("POST", path).status, 404) << path << " exists only on the TLS port";
   }
   EXPECT_EQ(secure("POST", "/scheduler/filter", "carve-scheduler").body, R"({"filter":"b","Error":""})");
   EXPECT_EQ(secure("GET", "/v1/cluster").status, 403);
@@ -94,7 +94,7 @@ TEST_F(RoutesTest, ReportsSlowRoutesOnlyForPermittedCallers) {
   EXPECT_FALSE(routes.waits({"GET", "/nothing", "", "", ""}));
 }
 
-// A connection stays on one of two threads, and the kubelet kills a control whose probe stands behind a long answer.
+// A connection stays on one of two threads, and the kubelet kills a control whose probe queues behind a long answer.
 TEST_F(RoutesTest, NeverQueuesAProbeBehindASlowRoute) {
   const Routes routes(plain_routes(answers_, true), {}, metrics_, clock_);
   for (const char* slow : {"/metrics", "/gpushare-scheduler/inspect", "/gpushare-scheduler/inspect/node-1"})
@@ -105,11 +105,12 @@ TEST_F(RoutesTest, NeverQueuesAProbeBehindASlowRoute) {
 
 TEST_F(RoutesTest, ServesGpusharesRoutesOnlyIfEnabled) {
   EXPECT_EQ(open("POST", "/gpushare-scheduler/filter").status, 404);
-  EXPECT_THAT(open("POST", "/gpushare-scheduler/filter", true).body, HasSubstr("look")) << "nobody known asks here";
+  EXPECT_THAT(open("POST", "/gpushare-scheduler/filter", true).body, HasSubstr("look"))
+      << "this port has no authenticated caller";
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect", true).body, "node ''");
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspect/node-1", true).body, "node 'node-1'");
   EXPECT_EQ(open("GET", "/gpushare-scheduler/inspections", true).status, 404);
-  EXPECT_EQ(open("POST", "/gpushare-scheduler/bind", true).status, 404) << "bind goes over TLS only";
+  EXPECT_EQ(open("POST", "/gpushare-scheduler/bind", true).status, 404) << "bind exists only on the TLS port";
 }
 
 TEST_F(RoutesTest, HasNoRouteForAMissingHandler) {
@@ -164,7 +165,7 @@ TEST(ControlMetrics, CardsAreGaugesOfTheSnapshot) {
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_compute_guaranteed_ratio" + labels + "0.3\n"));
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_slices" + labels + "1\n"));
   EXPECT_THAT(text.text(), HasSubstr("carve_control_card_healthy" + labels + "1\n"));
-  EXPECT_THAT(text.text(), Not(HasSubstr("\ncarve_card_"))) << "an agent's: sums would count a card twice";
+  EXPECT_THAT(text.text(), Not(HasSubstr("\ncarve_card_"))) << "the agents' name: sums would count a card twice";
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 const Error kWhy{Code::kInvalidArgument, "cluster.conf:1: dors: unknown key"};
 
-// `kubectl describe configmap` asks for events by the object's UID.
+// `kubectl describe configmap` selects events by the object's UID.
 TEST(SettingsRefused, EventCarriesTheConfigMapsUid) {
   carve::testing::FakeKubeApi api;
   const auto made =

@@ -37,8 +37,8 @@ Result<void> StaticPodBinder::place(const PodEntry& pod) {
   if (!written) return written;
   const auto& ask = pod.object.ask;
   if (world_.post_event)
-    world_.post_event({"Pod", ask.space, ask.name, ask.uid, "CardsAssigned",
-                       "assigned " + what_it_got(node, room.slices), false});
+    world_.post_event(
+        {"Pod", ask.space, ask.name, ask.uid, "CardsAssigned", "assigned " + what_it_got(node, room.slices), false});
   return {};
 }
 
@@ -62,9 +62,9 @@ void StaticPodBinder::step() {
                     {{"pod", pod->full_name()}, {"node", pod->object.node}, {"error", placed.error().what}});
     if (!world_.post_event) continue;
     const auto& ask = pod->object.ask;
-    const auto why = unsure ? fmt::format("the record of its cards on node {} cannot be written", pod->object.node)
-                            : fmt::format("node {} was chosen without Carve and cannot provide the cards",
-                                          pod->object.node);
+    const auto why =
+        unsure ? fmt::format("the record of its cards on node {} cannot be written", pod->object.node)
+               : fmt::format("node {} was chosen without Carve and cannot provide the cards", pod->object.node);
     world_.post_event({"Pod", ask.space, ask.name, ask.uid, "NoCards", why + ": " + placed.error().what});
   }
 }

@@ -20,7 +20,8 @@ class StaticPodBinder {
  public:
   static constexpr Clock::Duration kPoll = std::chrono::milliseconds(300);
   static constexpr Clock::Duration kRetry = std::chrono::seconds(5);  // after a refusal or a success
-  static constexpr Clock::Duration kRetrySoon = std::chrono::seconds(1);   // when the watch will soon show the current pod
+  static constexpr Clock::Duration kRetrySoon =
+      std::chrono::seconds(1);  // when the watch will soon show the current pod
 
   struct World {
     ClusterModel& model;

@@ -71,7 +71,7 @@ TEST_F(StaticPodBinderTest, SkipsStartedPodsAndNodesWithoutCards) {
   EXPECT_TRUE(events.empty());
 }
 
-// A namespace that admission leaves alone, on a node that has cards of ours still or again: another system's pod.
+// A pod of an excluded namespace on a node with Carve's cards: it belongs to another system.
 TEST_F(StaticPodBinderTest, SkipsPodsWithoutSlots) {
   add({.uid = "theirs", .node = "n1", .slots = false});
   binder.step();
@@ -91,7 +91,7 @@ TEST_F(StaticPodBinderTest, RepeatsALostOrConflictingPatchWithTheSameRecord) {
   EXPECT_EQ(model.stats().reserved, 1U);
   auto changed = nlohmann::json::parse(*api.object(pod_path("a")));
   changed["metadata"]["labels"]["x"] = "y";
-  api.put(pod_path("a"), changed.dump());  // our next patch is of a pod that was read before
+  api.put(pod_path("a"), changed.dump());  // our next patch carries an older resourceVersion
   clock.advance(1s);
   binder.step();
   EXPECT_EQ(pod("a").record, "");
@@ -108,8 +108,8 @@ TEST_F(StaticPodBinderTest, KeepsRoomAfterAServerErrorOnThePatch) {
   add({.uid = "a", .node = "n1", .gib = "16"});
   api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .done = true});
   binder.step();
-  EXPECT_EQ(model.stats().reserved, 1U) << "nobody else gets it";
-  EXPECT_TRUE(events.empty()) << "it is not known that it has no cards";
+  EXPECT_EQ(model.stats().reserved, 1U) << "no other pod gets the room";
+  EXPECT_TRUE(events.empty()) << "the patch may have taken effect";
   deliver("a");
   EXPECT_EQ(model.stats().reserved, 0U);
   EXPECT_EQ(model.stats().holding, 1U);
@@ -119,19 +119,19 @@ TEST_F(StaticPodBinderTest, ReportsRepeatedServerErrors) {
   add({.uid = "a", .node = "n1"});
   api.fail_next({.verb = "patch", .path = "pods/a", .code = Code::kInternal, .times = 3});
   binder.step();
-  EXPECT_TRUE(events.empty()) << "it may be done";
+  EXPECT_TRUE(events.empty()) << "the patch may have taken effect";
   clock.advance(StaticPodBinder::kRetrySoon);
   binder.step();
   ASSERT_EQ(events.size(), 1U);
   EXPECT_TRUE(events[0].warning);
   EXPECT_EQ(events[0].reason, "NoCards");
-  EXPECT_THAT(events[0].message, HasSubstr("its cards on node n1 cannot be written to it: "));
+  EXPECT_THAT(events[0].message, HasSubstr("the record of its cards on node n1 cannot be written: "));
   for (int i = 0; i < 2; ++i) {
     clock.advance(StaticPodBinder::kRetry);
     leader.step();
     binder.step();
   }
-  EXPECT_NE(pod("a").record, "") << "as soon as the server takes it";
+  EXPECT_NE(pod("a").record, "") << "as soon as the server accepts the patch";
 }
 
 TEST_F(StaticPodBinderTest, PatchesNothingWithoutLeading) {
@@ -149,7 +149,7 @@ TEST_F(StaticPodBinderTest, TouchesANodeOnceTheModelHasSeenTheRelease) {
   card.holders.clear();
   model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
   requeuer.step();
-  EXPECT_EQ(patches(), 0U) << "nobody waits";
+  EXPECT_EQ(patches(), 0U) << "no pod waits";
   add({.uid = "waits"});
   card.holders = {holder(slice("old", "GPU-0", 16))};
   model.gpus().change({KubeChange::Kind::kPut, gpu_object(card)});
@@ -163,11 +163,11 @@ TEST_F(StaticPodBinderTest, TouchesANodeOnceTheModelHasSeenTheRelease) {
   clock.advance(Requeuer::kGap);
   requeuer.step();
   requeuer.step();
-  EXPECT_EQ(patches(), 1U) << "made good, and once";
+  EXPECT_EQ(patches(), 1U) << "the failed touch is repeated once";
   EXPECT_THAT(*api.object("/api/v1/nodes/n1"), HasSubstr(Requeuer::kTouched));
 }
 
-// The cards of one who went become free one after the other, and who waits may need them all.
+// The cards of a deleted pod become free one after the other, and a waiting pod may need all of them.
 TEST_F(StaticPodBinderTest, TouchesSoonAgainForTheNextCardAndLaterIfManyPodsWait) {
   const auto free_one = [&](const std::string& uuid) {
     auto card = gpu("n1", uuid);

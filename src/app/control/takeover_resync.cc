@@ -45,7 +45,7 @@ Result<void> TakeoverResync::list() {
     const auto pod = decided_pod(text);
     if (!pod) continue;
     pending_[pod->ask.uid] = {fmt::format("/api/v1/namespaces/{}/pods/{}", pod->ask.space, pod->ask.name), pod->node,
-                             pod->record};
+                              pod->record};
   }
   return {};
 }

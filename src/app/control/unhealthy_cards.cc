@@ -58,7 +58,7 @@ void UnhealthyCards::apply(const std::string& config_map) {
              {{"configmap", name.space + "/" + name.name}, {"error", read.error().what}});
   if (!post_event_) return;
   post_event_({"ConfigMap", name.space, name.name, name.uid, "UnhealthyGpusRefused",
-         fmt::format("invalid list, no card of node {} is marked: {}", node, read.error().what)});
+               fmt::format("invalid list, no card of node {} is marked: {}", node, read.error().what)});
 }
 
 void UnhealthyCards::mark(const std::string& node, std::set<int> indexes) {

@@ -40,7 +40,7 @@ class UnhealthyCardsTest : public ::testing::Test {
   std::string closed(const std::string& node, const std::string& card) {
     return model.snapshot()->at(node)->ledger.find(CardId(card))->card.closed;
   }
-  /// Why a pod of 4 GiB does not fit on that node; empty: it does.
+  /// Why a pod of 4 GiB does not fit on that node; empty: it fits.
   std::string why_not(const std::string& node) {
     const auto pod = pod_entry_of(*codec::parse_cluster_pod(pod_object({.uid = "p"})), {});
     const auto found = fit(*model.snapshot(), pod->owner(), pod->parts, {node}, kPolicies[0]);
@@ -61,7 +61,7 @@ TEST_F(UnhealthyCardsTest, ClosesAMarkedCardAndKeepsItsSlices) {
   EXPECT_EQ(closed("n1", "GPU-1"), "closed: ConfigMap kube-system/unhealthy-gpu-n1 names it");
   EXPECT_EQ(closed("n2", "GPU-9"), "");
   EXPECT_EQ(why_not("n1"), "") << "the other card";
-  EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U) << "who is there stays";
+  EXPECT_EQ(model.snapshot()->at("n1")->ledger.slices().size(), 1U) << "the existing slice stays";
   put("unhealthy-gpu-n1", "0, 1");
   EXPECT_THAT(why_not("n1"), HasSubstr("ConfigMap kube-system/unhealthy-gpu-n1 names it"));
   EXPECT_THAT(events, IsEmpty());
@@ -77,7 +77,7 @@ TEST_F(UnhealthyCardsTest, OpensTheCardWhenTheMarkIsRemoved) {
   EXPECT_EQ(closed("n1", "GPU-1"), "");
   put("unhealthy-gpu-n1", "1");
   cards.sink().replace({});
-  EXPECT_EQ(closed("n1", "GPU-1"), "") << "it went while nobody watched";
+  EXPECT_EQ(closed("n1", "GPU-1"), "") << "the ConfigMap was deleted while the watch was down";
 }
 
 TEST_F(UnhealthyCardsTest, ReportsAnInvalidTextAndMarksNoCard) {
@@ -89,13 +89,13 @@ TEST_F(UnhealthyCardsTest, ReportsAnInvalidTextAndMarksNoCard) {
   EXPECT_EQ(events[0].space + "/" + events[0].name, "kube-system/unhealthy-gpu-n1");
   EXPECT_EQ(events[0].reason, "UnhealthyGpusRefused");
   EXPECT_TRUE(events[0].warning);
-  EXPECT_THAT(events[0].message, HasSubstr("no card of node n1 is marked; gpus: \"one\""));
+  EXPECT_THAT(events[0].message, HasSubstr("no card of node n1 is marked: gpus: \"one\""));
   put("unhealthy-gpu-n1", "0,one");
-  EXPECT_THAT(events, SizeIs(1)) << "the watch began anew";
+  EXPECT_THAT(events, SizeIs(1)) << "the watch restarted";
   put("unhealthy-gpu-n1", "0");
   EXPECT_NE(closed("n1", "GPU-0"), "");
   put("unhealthy-gpu-n1", "0,one");
-  EXPECT_EQ(closed("n1", "GPU-0"), "") << "the same as after a start: what stands there is wrong";
+  EXPECT_EQ(closed("n1", "GPU-0"), "") << "the same as after a restart: the current text is invalid";
   EXPECT_THAT(events, SizeIs(2));
 }
 

@@ -17,7 +17,7 @@ namespace carve::control {
 /// where evicting a pod that holds cards would help. Safe from any thread.
 class UnschedulablePods {
  public:
-  static constexpr std::size_t kMost = 10'000;  // pods; beyond this number the oldest is dropped
+  static constexpr std::size_t kMost = 10'000;                         // pods; beyond this number the oldest is dropped
   static constexpr Clock::Duration kInARow = std::chrono::seconds(1);  // the longest gap between two consecutive calls
 
   struct Note {

@@ -49,9 +49,7 @@ struct Leading {
   /// The pod as the server stores it.
   codec::ClusterPod pod(const std::string& uid) { return *codec::parse_cluster_pod(*api.object(pod_path(uid))); }
   /// Delivers the stored pod to the model, as its watch would.
-  void deliver(const std::string& uid) {
-    model.pods().change({KubeChange::Kind::kPut, *api.object(pod_path(uid))});
-  }
+  void deliver(const std::string& uid) { model.pods().change({KubeChange::Kind::kPut, *api.object(pod_path(uid))}); }
   void add(const PodText& pod) {
     put(pod);
     deliver(pod.uid);

@@ -60,7 +60,7 @@ struct PodText {
   std::string gib = "4";
   std::string more = {};  // further members of metadata, each preceded by a comma
   int priority = 0;
-  bool slots = true;      // as admission adds them
+  bool slots = true;  // as admission adds them
 };
 
 inline std::string quoted(const std::string& text) {
