@@ -83,8 +83,8 @@ struct NodeEntry {
   [[nodiscard]] bool named(const Owner& owner) const;
 };
 
-/// Why no pod is bound to a node whose agent is about to end: the kubelet would reject for good any pod that is bound
-/// there before the next agent serves.
+/// Why no pod is bound to a node whose agent is about to end: the kubelet would permanently reject any pod that is
+/// bound there before the next agent serves.
 inline constexpr const char* kAgentIsReplaced =
     "the node's agent is being replaced (condition GPUAgentLeaving); pods wait until the next agent serves";
 

@@ -77,7 +77,7 @@ bool Preemptor::may_consider(const PodEntry& pod, Clock::Time now) {
   if (const auto at = not_before_.find(uid); at != not_before_.end() && now < at->second) return false;
   // Another component nominated a node: its victims are ending, or will be known in a moment.
   const auto nominated = nominated_since_.find(uid);
-  if (nominated != nominated_since_.end() && now < nominated->second + kNamed) return false;
+  if (nominated != nominated_since_.end() && now < nominated->second + kNominated) return false;
   const auto note = world_.unschedulable_pods.find(uid);
   if (note && now - note->at < kSettle && now - note->since < kPatience) return false;
   if (note && now - note->at <= kFresh) return true;

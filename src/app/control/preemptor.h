@@ -48,12 +48,11 @@ class Preemptor {
   /// kSettle no longer applies to a pod that has been retried for this long without a pause. kube-scheduler retries
   /// without a pause if it looks at a part of the nodes: its own status write of one try triggers the next.
   static constexpr Clock::Duration kPatience = std::chrono::seconds(2);
-  static constexpr Clock::Duration kNamed =
-      std::chrono::seconds(10);  // after another nomination: its victims are ending
+  /// After another component's nomination: its victims are ending.
+  static constexpr Clock::Duration kNominated = std::chrono::seconds(10);
   static constexpr Clock::Duration kRetry = std::chrono::seconds(1);     // a pod that was considered
   static constexpr Clock::Duration kHopeless = std::chrono::seconds(8);  // a pod for which no room can be made
-  static constexpr Clock::Duration kRequeueAgain =
-      std::chrono::seconds(30);  // touches for a scheduler that does not ask
+  static constexpr Clock::Duration kRequeueAgain = std::chrono::seconds(30);  // if kube-scheduler does not retry the pod
   static constexpr Clock::Duration kBudgetAgain = std::chrono::seconds(10);  // a victim that a budget protected
   static constexpr Clock::Duration kFreeFor = std::chrono::seconds(15);
   static constexpr Clock::Duration kLatest = std::chrono::seconds(60);
