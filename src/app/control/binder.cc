@@ -55,7 +55,7 @@ bool Binder::busy() const {
 }
 
 Result<ClusterModel::Pod> Binder::read_pod(const std::string& space, const std::string& name, const std::string& uid) {
-  if (auto known = world_.model.pod(uid)) return known;
+  if (auto stored = world_.model.pod(uid)) return stored;
   // The watch has not shown the pod yet, or the pod requests nothing from Carve.
   CARVE_TRY(const auto text, world_.api.get(pod_path(space, name)));
   CARVE_TRY(auto object, codec::parse_cluster_pod(text));

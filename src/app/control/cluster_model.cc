@@ -76,8 +76,8 @@ void ClusterModel::put_node(const std::string& text) {
   const std::lock_guard lock(mutex_);
   if (!node) return unreadable("Node", node.error());
   // Heartbeats, and all conditions except two, change nothing that is parsed.
-  const auto known = nodes_.find(node->name);
-  if (known != nodes_.end() && known->second.exists && known->second.node == *node) return;
+  const auto stored = nodes_.find(node->name);
+  if (stored != nodes_.end() && stored->second.exists && stored->second.node == *node) return;
   NodeEntry& entry = touch_to_rebuild(node->name);
   entry.exists = true;
   entry.node = std::move(*node);
@@ -172,14 +172,14 @@ void ClusterModel::on_pod_removed(const PodEntry& pod) {
 }
 
 void ClusterModel::store_pod(const std::string& uid, Pod pod) {
-  const auto known = pods_.find(uid);
-  const Pod before = known == pods_.end() ? nullptr : known->second;
+  const auto stored = pods_.find(uid);
+  const Pod before = stored == pods_.end() ? nullptr : stored->second;
   const auto same = [&](const codec::ClusterPod& a, const codec::ClusterPod& b) {
     return a.node == b.node && a.record == b.record && a.ended == b.ended;
   };
   if (before && pod && !pod->object.node.empty() && same(before->object, pod->object)) {
     // Only its status changed: no booking changes.
-    known->second = nodes_[pod->object.node].pods[uid] = pod;
+    stored->second = nodes_[pod->object.node].pods[uid] = pod;
     return;
   }
   if (before && !before->object.node.empty()) touch_owner(before->object.node, before->owner()).pods.erase(uid);
@@ -187,7 +187,7 @@ void ClusterModel::store_pod(const std::string& uid, Pod pod) {
     pods_[uid] = pod;
     if (!pod->object.node.empty()) touch_owner(pod->object.node, pod->owner()).pods[uid] = pod;
   } else if (before) {
-    pods_.erase(known);
+    pods_.erase(stored);
   }
   if (before && before->holds() && !(pod && pod->holds())) on_pod_removed(*before);
 }

@@ -31,15 +31,15 @@ Result<Reservation> ClusterModel::reserve(const std::string& node, const PodEntr
                                           const std::vector<Slice>& wish) {
   const Owner owner = pod.owner();
   const std::lock_guard lock(mutex_);
-  const auto known = pods_.find(owner.uid);
-  if (known != pods_.end() && !known->second->object.node.empty() &&
-      !(known->second->unplaced() && known->second->object.node == node))
-    return fail(Code::kFailedPrecondition, "the pod is already bound to node " + known->second->object.node);
+  const auto stored = pods_.find(owner.uid);
+  if (stored != pods_.end() && !stored->second->object.node.empty() &&
+      !(stored->second->unplaced() && stored->second->object.node == node))
+    return fail(Code::kFailedPrecondition, "the pod is already bound to node " + stored->second->object.node);
   refresh();
   if (!published_->contains(node)) return fail(Code::kNotFound, "node " + node + ": " + kNoManagedCard);
   NodeEntry& entry = nodes_[node];
   // A pod that got this node without Carve is already bound there, and waits for its cards.
-  const bool bound_here = known != pods_.end() && known->second->object.node == node;
+  const bool bound_here = stored != pods_.end() && stored->second->object.node == node;
   if (entry.node.leaving && !bound_here) return fail(Code::kUnavailable, kAgentIsReplaced);
   // This applies to a bound pod as well: the kubelet has given it that plugin's devices, or will.
   if (const auto& why = closed_by_dialect(*published_->at(node), pod.parts); !why.empty())

@@ -77,10 +77,10 @@ Result<void> Leader::write(LeaderElection::Move move) {
 }
 
 void Leader::check_caught_up() {
-  const auto known = world_.caught_up ? world_.caught_up(terms_) : Result<bool>(true);
-  if (!known && std::exchange(resync_error_, known.error().what) != known.error().what)
+  const auto caught_up = world_.caught_up ? world_.caught_up(terms_) : Result<bool>(true);
+  if (!caught_up && std::exchange(resync_error_, caught_up.error().what) != caught_up.error().what)
     world_.log.warn("the previous leader's records cannot be read", {{"error", resync_error_}});
-  if (!known || !*known) return;
+  if (!caught_up || !*caught_up) return;
   resync_error_.clear();
   const std::lock_guard lock(mutex_);
   caught_up_ = true;

@@ -166,7 +166,7 @@ TEST_F(LeaderTest, StopsLeadingInTimeWithoutTheServer) {
 
 /// Regardless of lost answers, stopped replicas and delays: never two leaders, and no epoch twice.
 TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
-  std::size_t leaderships = 0;
+  std::size_t terms = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
     FakeKubeApi server;
     ManualClock time;
@@ -204,9 +204,9 @@ TEST_F(LeaderTest, NeverHasTwoLeadersOrARepeatedEpoch) {
       }
       time.advance(std::chrono::milliseconds(100 + pick(900)));
     }
-    leaderships += whose.size();
+    terms += whose.size();
   }
-  EXPECT_GT(leaderships, 600U) << "the test covered too few terms";
+  EXPECT_GT(terms, 600U) << "the test covered too few terms";
 }
 
 }  // namespace

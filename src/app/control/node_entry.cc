@@ -93,20 +93,20 @@ bool NodeEntry::named(const Owner& owner) const {
 
 /// Holders change often, the links between the cards do not.
 void NodeEntry::put_gpu(const std::string& name, std::optional<GpuEntry> gpu) {
-  const auto known = gpus.find(name);
-  if (gpu && known != gpus.end()) {
-    if (!same_links(known->second.object, gpu->object)) links.reset();
-    if (!links || !same_card(known->second, *gpu)) rebuild = true;
-    add_changed_owners(known->second.object.holders, gpu->object.holders, &changed_owners);
-    known->second = std::move(*gpu);
+  const auto stored = gpus.find(name);
+  if (gpu && stored != gpus.end()) {
+    if (!same_links(stored->second.object, gpu->object)) links.reset();
+    if (!links || !same_card(stored->second, *gpu)) rebuild = true;
+    add_changed_owners(stored->second.object.holders, gpu->object.holders, &changed_owners);
+    stored->second = std::move(*gpu);
     return;
   }
   links.reset();
   rebuild = true;
   if (gpu) {
     gpus[name] = std::move(*gpu);
-  } else if (known != gpus.end()) {
-    gpus.erase(known);
+  } else if (stored != gpus.end()) {
+    gpus.erase(stored);
   }
 }
 

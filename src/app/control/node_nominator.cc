@@ -79,9 +79,9 @@ bool NodeNominator::may_nominate(const PodEntry& pod, Clock::Time now) {
 
 void NodeNominator::try_one(const PodEntry& pod, Clock::Time now) {
   const auto& uid = pod.object.ask.uid;
-  const auto known = trials_.find(uid);
+  const auto stored = trials_.find(uid);
   Shape shape{pod.parts, pod.object.priority,
-              known == trials_.end() ? std::set<std::string>() : known->second.failed_nodes};
+              stored == trials_.end() ? std::set<std::string>() : stored->second.failed_nodes};
   if (is_hopeless(shape)) return;
   auto sent = world_.choose(pod, shape.failed_nodes);
   if (!sent) return hopeless_.push_back(std::move(shape));
@@ -124,17 +124,17 @@ bool NodeNominator::exhausted(const PodEntry& pod, Clock::Time since) const {
   if (!may_have_skipped_nodes(pod)) return true;
   const std::lock_guard lock(mutex_);
   if (!last_step_ || *last_step_ < since) return false;
-  const auto known = trials_.find(pod.object.ask.uid);
-  if (known == trials_.end()) return is_hopeless({pod.parts, pod.object.priority, {}});
-  const Trial& trial = known->second;
+  const auto stored = trials_.find(pod.object.ask.uid);
+  if (stored == trials_.end()) return is_hopeless({pod.parts, pod.object.priority, {}});
+  const Trial& trial = stored->second;
   if (!trial.node.empty()) return false;
   return world_.clock.now() < trial.not_before || is_hopeless({pod.parts, pod.object.priority, trial.failed_nodes});
 }
 
 bool NodeNominator::is_trying(const std::string& uid) const {
   const std::lock_guard lock(mutex_);
-  const auto known = trials_.find(uid);
-  return known != trials_.end() && !known->second.node.empty();
+  const auto stored = trials_.find(uid);
+  return stored != trials_.end() && !stored->second.node.empty();
 }
 
 Result<void> NodeNominator::nominate(const PodEntry& pod, const std::string& node) {

@@ -144,9 +144,9 @@ void Preemptor::make_room(const PodEntry& pod, const FoundRoom& found, const std
   std::vector<Pod> victims;
   NominatedReservation reservation{pod.owner(), pod.object.priority, found.plan.slices, {}};
   for (const Holder& victim : found.plan.victims) {
-    const auto known = world_.model.pod(victim.owner.uid);
-    if (!known) return;  // deleted meanwhile
-    victims.push_back(known);
+    const auto stored = world_.model.pod(victim.owner.uid);
+    if (!stored) return;  // deleted meanwhile
+    victims.push_back(stored);
     reservation.going.push_back(victim.owner);
   }
   const auto latest = world_.clock.now() + longest_grace(victims) + kLatest;
@@ -249,7 +249,7 @@ void Preemptor::adopt(const PodEntry& pod, const PreemptionCandidates& all, Cloc
   }
   std::vector<Pod> pods;
   for (const Owner& owner : reservation->going) {
-    if (auto known = world_.model.pod(owner.uid)) pods.push_back(std::move(known));
+    if (auto stored = world_.model.pod(owner.uid)) pods.push_back(std::move(stored));
   }
   const auto latest = now + longest_grace(pods) + kLatest;
   attempts_[pod.object.ask.uid] = {node, reservation->going, latest, {}, {}};

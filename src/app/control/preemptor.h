@@ -52,7 +52,7 @@ class Preemptor {
   static constexpr Clock::Duration kNominated = std::chrono::seconds(10);
   static constexpr Clock::Duration kRetry = std::chrono::seconds(1);     // a pod that was considered
   static constexpr Clock::Duration kHopeless = std::chrono::seconds(8);  // a pod for which no room can be made
-  static constexpr Clock::Duration kRequeueAgain = std::chrono::seconds(30);  // if kube-scheduler does not retry the pod
+  static constexpr Clock::Duration kRequeueAgain = std::chrono::seconds(30);  // if kube-scheduler does not retry
   static constexpr Clock::Duration kBudgetAgain = std::chrono::seconds(10);  // a victim that a budget protected
   static constexpr Clock::Duration kFreeFor = std::chrono::seconds(15);
   static constexpr Clock::Duration kLatest = std::chrono::seconds(60);

@@ -75,20 +75,20 @@ bool Routes::may(const Route& route, const HttpAsk& ask) const {
 }
 
 bool Routes::waits(const HttpAsk& ask) const {
-  bool known = false;
-  const Route* route = find(ask, &known);
+  bool path_known = false;
+  const Route* route = find(ask, &path_known);
   return route != nullptr && route->waits && may(*route, ask);
 }
 
 HttpReply Routes::answer(const HttpAsk& ask) const {
-  bool known = false;
-  const Route* route = find(ask, &known);
+  bool path_known = false;
+  const Route* route = find(ask, &path_known);
   const auto begin = clock_.now();
   const auto refuse = [&](int status, std::string text) {
     metrics_.observe(Verb::kOther, Ended::kRefused, clock_.now() - begin);
     return plain(status, std::move(text));
   };
-  if (!known) return refuse(404, "unknown path");
+  if (!path_known) return refuse(404, "unknown path");
   if (route == nullptr) return refuse(405, "method not allowed for this path");
   if (!may(*route, ask)) {
     return refuse(403, ask.peer.empty() ? "this path requires a client certificate from carve-control's authority"

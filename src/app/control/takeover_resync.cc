@@ -95,11 +95,11 @@ void TakeoverResync::step(const std::stop_token& stop) {
     if (requested_ == known_term_) return;
     term = requested_;
   }
-  auto known = resync(term, stop);
+  auto result = resync(term, stop);
   const std::lock_guard lock(mutex_);
   if (requested_ != term) return;
-  if (known && *known) known_term_ = term;
-  error_ = known ? std::nullopt : std::optional<Error>(std::move(known.error()));
+  if (result && *result) known_term_ = term;
+  error_ = result ? std::nullopt : std::optional<Error>(std::move(result.error()));
 }
 
 void TakeoverResync::run(const std::stop_token& stop) {

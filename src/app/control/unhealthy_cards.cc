@@ -62,12 +62,12 @@ void UnhealthyCards::apply(const std::string& config_map) {
 }
 
 void UnhealthyCards::mark(const std::string& node, std::set<int> indexes) {
-  const auto known = marked_.find(node);
-  if (known == marked_.end() ? indexes.empty() : known->second == indexes) return;
+  const auto stored = marked_.find(node);
+  if (stored == marked_.end() ? indexes.empty() : stored->second == indexes) return;
   log_.info("the cards that an operator marked changed",
             {{"node", node}, {"indexes", fmt::format("{}", fmt::join(indexes, ","))}});
   if (indexes.empty()) {
-    marked_.erase(known);
+    marked_.erase(stored);
   } else {
     marked_[node] = indexes;
   }
