@@ -247,12 +247,12 @@ std::function<const PolicyRow&(const control::PodEntry&, const std::string&)> Co
 control::Answers Control::answers() {
   control::Answers answers;
   answers.filter = [this](std::string_view call) { return extender_.filter_to_place(call); };
-  answers.look = [this](std::string_view call) { return extender_.filter(call); };
+  answers.filter_readonly = [this](std::string_view call) { return extender_.filter(call); };
   answers.prioritize = [this](std::string_view call) { return extender_.prioritize(call); };
   answers.choose = [this](std::string_view call) { return extender_.choose(call); };
   answers.bind = [this](std::string_view call) { return bind_route_.bind(call); };
   answers.preempt = [this](std::string_view call) { return preempt_verb_.answer(call); };
-  answers.turned_away = [this](std::string_view call) { return turned_away_elsewhere(call); };
+  answers.unschedulable = [this](std::string_view call) { return turned_away_elsewhere(call); };
   answers.bind_here = [this](std::string_view call) { return binder_.bind(call); };
   answers.mutate = [this](std::string_view review) { return admission_.mutate(review); };
   answers.validate = [this](std::string_view review) { return admission_.validate(review); };
@@ -269,8 +269,8 @@ control::Answers Control::answers() {
 std::string Control::why_not_ready() const {
   if (leaving_) return "this replica is told to end";
   if (!model_.synced()) return "the first lists of nodes, GPU objects and pods have not come";
-  if (!placement_.heard()) return "the placement rules have not come";
-  if (!unhealthy_.heard()) return "the lists of unhealthy cards have not come";
+  if (!placement_.answered()) return "the placement rules have not come";
+  if (!unhealthy_.answered()) return "the lists of unhealthy cards have not come";
   if (!secure_.open()) return "there is no certificate yet";
   return {};
 }

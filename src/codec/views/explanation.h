@@ -16,7 +16,7 @@ struct Explanation {
   std::string space;
   std::string name;
   std::string node;   // empty: none yet
-  std::string state;  // readable text: "waits, on no node"
+  std::string state;  // for a person: "waits, not bound to a node"
   bool ended = false;
   std::string wrong;                // the faults of its request or its record; empty: none
   std::vector<PartRequest> asks;    // empty: it requests no card

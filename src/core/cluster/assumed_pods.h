@@ -24,13 +24,13 @@ class AssumedPods {
   /// How long an entry lives after its Binding begins. Another replica may write the Binding; this process then learns
   /// of it from its watch. The value bounds how long a pod that was bound and deleted between two queries is still
   /// assumed.
-  static constexpr Clock::Duration kComes = std::chrono::seconds(2);
+  static constexpr Clock::Duration kAfterBinding = std::chrono::seconds(2);
 
   /// The owner was sent to `node` and will hold `slices` there; replaces any earlier entry of the owner. `why`: for
   /// messages.
   void expect(const Owner& owner, std::string node, std::vector<Slice> slices, Clock::Time now, std::string why = {});
   /// The owner's Binding begins.
-  void comes(const Owner& owner, Clock::Time now);
+  void binding_begins(const Owner& owner, Clock::Time now);
   void forget(const Owner& owner);
   /// Drops the entries that are too old.
   ///   cost    one comparison, while no entry is too old
@@ -59,15 +59,15 @@ class AssumedPods {
     Clock::Time until{};
     std::string why;
   };
-  struct There {
+  struct NodeAssumptions {
     std::map<Owner, Room> rooms;
     Node seen;   // the node for which `ahead` was built; nullptr: `ahead` is out of date
     Node ahead;
   };
-  [[nodiscard]] static Node made_ahead(const There& there, const Node& state, const Owner& but,
-                                       std::vector<Owner>* come);
+  [[nodiscard]] static Node build_ahead(const NodeAssumptions& there, const Node& state, const Owner& but,
+                                       std::vector<Owner>* arrived);
 
-  std::map<std::string, There, std::less<>> by_node_;
+  std::map<std::string, NodeAssumptions, std::less<>> by_node_;
   std::map<Owner, std::string> by_owner_;
   Clock::Time first_end_ = Clock::Time::max();  // no entry is too old before this time
 };

@@ -49,11 +49,11 @@ TEST(AssumedPods, OtherPodsSeeTheCapacityAsUsedUntilItExpires) {
 // later.
 TEST(AssumedPods, APodIsAssumedOnlyBrieflyAfterItsBindingBegins) {
   AssumedPods expected;
-  expected.comes(pod("nobody"), kNow);
+  expected.binding_begins(pod("nobody"), kNow);
   for (const char* uid : {"a", "b"}) expected.expect(pod(uid), "n1", {slice(uid, 4)}, kNow);
-  expected.comes(pod("a"), kNow + std::chrono::seconds(1));
-  expected.comes(pod("b"), kNow + AssumedPods::kFor - std::chrono::seconds(1));
-  expected.expire(kNow + std::chrono::seconds(1) + AssumedPods::kComes);
+  expected.binding_begins(pod("a"), kNow + std::chrono::seconds(1));
+  expected.binding_begins(pod("b"), kNow + AssumedPods::kFor - std::chrono::seconds(1));
+  expected.expire(kNow + std::chrono::seconds(1) + AssumedPods::kAfterBinding);
   EXPECT_EQ(taken(expected, node(), "c"), 4U);
   expected.expire(kNow + AssumedPods::kFor);
   EXPECT_EQ(taken(expected, node(), "c"), 0U) << "never longer than without a Binding";

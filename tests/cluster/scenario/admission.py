@@ -172,12 +172,12 @@ class Served(AdmissionTest):
                 (self.of({"aliyun.com/gpu-mem": "9"}, labels={"aliyun.com/gpu-count": "2"}), "cannot be divided"),
                 (self.of({"elasticgpu.io/gpu-core": "150"}), "neither a share of one card nor a number of whole cards"),
                 (self.of({"elasticgpu.io/gpu-mem": "4"}), "no such resource"),
-                (self.of({SLOT: "1"}), "nobody asks for slots"),
+                (self.of({SLOT: "1"}), "do not request slots"),
                 (self.of({"nvidia.com/gpu": "17"}), "legal: 1 to 16 whole cards"),
                 (self.of({"elasticgpu.io/gpu": "17"}), "legal: 1 to 16 cards"),
                 (self.of({"aliyun.com/gpu-mem": "17"}, labels={"aliyun.com/gpu-count": "17"}), "gpu-count: \"17\""),
                 (self.of({"nvidia.com/gpu": "1"}, annotations={"elasticgpu.io/egpuc-<container-name>": "a"}),
-                 "stands for the name of a container; write that instead (this pod has main)")):
+                 "is a placeholder; replace it with the name of a container (this pod has main)")):
             with self.subTest(text):
                 self.assert_refused(made, text)
         unasked = self.of(annotations={"elasticgpu.io/egpuc-<container-name>": "a"})
@@ -210,7 +210,8 @@ class Served(AdmissionTest):
     def test_a_claim_beside_cards_in_one_container_is_refused(self):
         for limits in ({"elasticgpu.io/gpu-memory": "4096"}, {"aliyun.com/gpu-mem": "3"}, {"nvidia.com/gpu": "1"}):
             with self.subTest(limits=limits):
-                self.assert_refused(self.claiming(limits), f"resources.claims (nic) beside {next(iter(limits))}: ambiguous")
+                self.assert_refused(self.claiming(limits),
+                                    f"resources.claims (nic) together with {next(iter(limits))}: ambiguous")
         self.assertIsInstance(self.review(self.claiming({"cpu": "1"})), dict)
 
     def test_what_only_carve_writes_is_taken_out(self):
@@ -233,8 +234,8 @@ class Served(AdmissionTest):
         self.kube.delete("MutatingWebhookConfiguration", "carve-admission")
         try:
             wait_for("it is out of force", 30, lambda: SLOT in str(self.review(asks)), every=0.5)
-            self.assert_refused(asks, f'limits of {SLOT} are "" where 1 is needed')
-            self.assert_refused(asks, "it was not asked, or another webhook changed the pod after it")
+            self.assert_refused(asks, f'limits: {SLOT} is "", must be "1"')
+            self.assert_refused(asks, "it was not called, or another webhook changed the pod after it")
             self.assert_refused(self.of(env=[{"name": VISIBLE, "value": "all"}]), VISIBLE)
             self.assertIsInstance(self.review(cardless), dict)
         finally:

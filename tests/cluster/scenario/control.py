@@ -474,7 +474,7 @@ class Operator(ControlTest):
         made = self.say("x,1")                             # wrong: no card, not card 0 either
         said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(made)
                                                   if reason == "UnhealthyGpusRefused"])
-        self.assertIn('no card of node n1 is marked; gpus: "x"', said[0])
+        self.assertIn('no card of node n1 is marked: gpus: "x"', said[0])
         name, = self.run_all(asking(self.name(), {"nvidia.com/gpu": len(cards)}, **here))
         self.kube.delete("Pod", name, grace=0)
         self.say(", ".join(str(i) for i in range(len(cards)) if i != 2))

@@ -378,7 +378,7 @@ class ControlProcess(RingTest):
         leader.process.wait()
         said = self.bind(other, context, pods[1], nodes[1])
         self.assertFalse(other.leads(), "the lease of the dead one has not ended")
-        self.assertIn("it is tried again", said)
+        self.assertIn("kube-scheduler retries", said)
         self.assertIsNone(self.bound_to(pods[1]))
         wait_for("the other leads", 15, other.leads)
         self.assertEqual(self.bind(other, context, pods[1], nodes[1]), "")

@@ -374,7 +374,7 @@ class FromHami(Move):
     def assert_given(self, look):
         self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [3000 << 20])
         self.assertEqual(self.admitted({"nvidia.com/gpu": "1"}), "carve-scheduler", "HAMi's webhook leaves it alone")
-        with self.assertRaisesRegex(ApiError, "nvidia.com/gpumem: not read by Carve"):
+        with self.assertRaisesRegex(ApiError, "nvidia.com/gpumem: Carve does not read this name"):
             self.admitted(self.THEIRS)
 
 

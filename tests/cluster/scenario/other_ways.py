@@ -127,7 +127,7 @@ class BoundByOthers(OtherWays):
         name = self.bound("n2")
         said = wait_for("why it does not start", 30, lambda: [
             one for one in self.warnings(name) if "was chosen without Carve" in one])
-        self.assertIn("node n2 was chosen without Carve and cannot give the cards", said[0])
+        self.assertIn("node n2 was chosen without Carve and cannot provide the cards", said[0])
         self.assertIn("held exclusively", said[0])
         # And the kubelet has tried by then, and was refused by the agent.
         wait_for("the agent's word", 120, lambda: [one for one in self.warnings(name) if "has no record" in one])
@@ -305,7 +305,7 @@ class Settings(OtherWays):
                 self.create(self.visible())
             self.assertIn(f'denied the request: carve: container main: {VISIBLE} = "all" without a request for a card',
                           str(refused.exception))
-            self.assertIn("legal are void and none", str(refused.exception))
+            self.assertIn("set it to void or none", str(refused.exception))
             self.assertEqual(self.dry(self.visible("void"))["spec"]["containers"][0]["env"][0]["value"], "void")
             plain, = self.run_all(pod(self.name()))
             with self.assertRaisesRegex(ApiError, f"denied the request: carve: container late: {VISIBLE} "):

@@ -42,7 +42,7 @@ void keep_room(const PlacementRules& rules, control::ClusterModel* model) {
     if (there == cluster->end()) continue;
     const auto& policy = control::card_policy(rules, pod->object.ask, *cluster, node);
     if (auto hold = control::reservation_of_nomination(*pod, *there->second, going, policy))
-      model->put_reservation(node, std::move(*hold), Clock::Time::max());
+      model->put_nominated_reservation(node, std::move(*hold), Clock::Time::max());
   }
 }
 

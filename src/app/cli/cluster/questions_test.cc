@@ -84,7 +84,7 @@ TEST_F(ClusterQuestions, OneNodeOrNone) {
 
 TEST_F(ClusterQuestions, AWaitingPodIsToldTheNumbersAndWhatWouldHelp) {
   EXPECT_EQ(explain("b"),
-            "pod ml/b waits, on no node\n"
+            "pod ml/b waits, not bound to a node\n"
             "  asks     main: 4 GiB, compute 10, burst (native)\n"
             "  fits     on none of 1 node with cards\n"
             "           1 node: no room for 4 GiB, compute 10, burst: 1 card: largest free slice 3 GiB < 4 GiB\n"
@@ -204,9 +204,9 @@ TEST_F(ClusterQuestions, APodThatAdmissionDidNotSeeWaitsForNothingOfOurs) {
       R"({"metadata":{"name":"b","namespace":"ml","uid":"u-b"},"spec":{"containers":[{"name":"main","resources":{)"
       R"("limits":{"nvidia.com/gpu":"1"}}}]},"status":{"phase":"Pending"}})");
   EXPECT_EQ(explain("b"),
-            "pod ml/b waits, on no node\n"
-            "  wrong    it has no elasticgpu.io/slot: Carve's admission did not see it (a namespace that is left "
-            "alone, or a pod from before Carve), so control gives it no cards\n");
+            "pod ml/b waits, not bound to a node\n"
+            "  wrong    it has no elasticgpu.io/slot: Carve's admission did not review it (an excluded namespace, or a "
+            "pod that is older than Carve), so carve-control assigns it no cards\n");
   const auto view = ask_cluster(access(), "");
   ASSERT_TRUE(view) << view.error().what;
   EXPECT_THAT(render_cluster(*view, false), Not(HasSubstr("waits:")));
