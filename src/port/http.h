@@ -6,7 +6,7 @@
 namespace carve {
 
 /// One request over HTTP, as an application sees it.
-struct HttpAsk {
+struct HttpRequest {
   std::string method;  // "GET", "POST", in capitals
   std::string path;    // as it came, up to the "?": "/v1/cluster"; nothing is decoded, no route needs it
   std::string query;   // as it came, without the "?"
@@ -14,7 +14,7 @@ struct HttpAsk {
   std::string peer;  // CN of the client's certificate when it was verified against our authority, else ""
 };
 
-struct HttpReply {
+struct HttpResponse {
   int status = 200;
   std::string type = "application/json";
   std::string body;
@@ -22,6 +22,6 @@ struct HttpReply {
 
 /// What an application answers. Called on any thread, on several at once; it may block only where its route must
 /// (a bind waits for the API server), since a blocked one keeps a thread of the server.
-using HttpHandler = std::function<HttpReply(const HttpAsk&)>;
+using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 
 }  // namespace carve

@@ -33,21 +33,22 @@ class MultiplexedTest : public ::testing::Test {
     options.listen = "127.0.0.1:0";
     options.limits = limits;
     options.identity = Identity{serving.certificate, serving.key, authority_.certificate, "carve-control"};
-    options.waits = [](const HttpAsk& ask) { return ask.path == "/wait"; };
-    auto made = Server::open(options, [this](const HttpAsk& ask) { return reply(ask); }, log_);
+    options.waits = [](const HttpRequest& request) { return request.path == "/wait"; };
+    auto made = Server::open(
+        options, [this](const HttpRequest& request) { return reply(request); }, log_);
     ASSERT_TRUE(made) << made.error().what;
     server_ = std::move(*made);
   }
   void TearDown() override { let_go(); }
-  HttpReply reply(const HttpAsk& ask) {
+  HttpResponse reply(const HttpRequest& request) {
     std::unique_lock lock(mutex_);
-    if (ask.path == "/a") answered_on_.insert(std::this_thread::get_id());
-    if (ask.path == "/wait") {
+    if (request.path == "/a") answered_on_.insert(std::this_thread::get_id());
+    if (request.path == "/wait") {
       ++waiting_;
       moved_.notify_all();
       moved_.wait(lock, [this] { return go_; });
     }
-    return {200, "text/plain", ask.path + " '" + ask.peer + "' " + ask.body};
+    return {200, "text/plain", request.path + " '" + request.peer + "' " + request.body};
   }
   void let_go() {
     const std::lock_guard lock(mutex_);

@@ -34,13 +34,13 @@ class RollTest : public ::testing::Test {
   std::shared_ptr<Server> open(bool multiplexed) {
     ServerOptions options;
     options.listen = "127.0.0.1:0";
-    options.waits = [](const HttpAsk& ask) { return ask.path == "/wait"; };
+    options.waits = [](const HttpRequest& request) { return request.path == "/wait"; };
     if (multiplexed) options.identity = Identity{serving_.certificate, serving_.key, authority_.certificate, kName};
     auto made = Server::open(
         options,
-        [](const HttpAsk& ask) {
-          if (ask.path == "/wait") std::this_thread::sleep_for(milliseconds(2));
-          return HttpReply{200, "text/plain", ask.body};
+        [](const HttpRequest& request) {
+          if (request.path == "/wait") std::this_thread::sleep_for(milliseconds(2));
+          return HttpResponse{200, "text/plain", request.body};
         },
         log_);
     EXPECT_TRUE(made) << made.error().what;

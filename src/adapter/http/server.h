@@ -46,7 +46,7 @@ struct ServerOptions {
   Limits limits;
   /// Which requests wait for somebody (the API server), or take long: they get threads of their own, so that the others
   /// never stand behind them. Without: none do.
-  std::function<bool(const HttpAsk&)> waits;
+  std::function<bool(const HttpRequest&)> waits;
 };
 
 /// What happened so far.

@@ -65,19 +65,20 @@ class HttpServer : public ::testing::Test {
     ServerOptions options;
     options.listen = "127.0.0.1:0";
     options.limits = limits;
-    options.waits = [](const HttpAsk& ask) { return ask.path == "/wait"; };
-    auto made = Server::open(options, [this](const HttpAsk& ask) { return reply(ask); }, log_);
+    options.waits = [](const HttpRequest& request) { return request.path == "/wait"; };
+    auto made = Server::open(
+        options, [this](const HttpRequest& request) { return reply(request); }, log_);
     ASSERT_TRUE(made) << made.error().what;
     server_ = std::move(*made);
   }
-  HttpReply reply(const HttpAsk& ask) {
+  HttpResponse reply(const HttpRequest& request) {
     ++asked_;
-    if (ask.path == "/wait") gate_.wait();
-    if (ask.path == "/throw") throw std::runtime_error("a library's");
-    if (ask.path == "/big") return {200, "text/plain", std::string(8UL << 20, 'x')};
-    return {ask.path == "/nothing" ? 404 : 200, "text/plain",
-            ask.method + " " + ask.path + " " + ask.query + " " + std::to_string(ask.body.size()) + " '" + ask.peer +
-                "'"};
+    if (request.path == "/wait") gate_.wait();
+    if (request.path == "/throw") throw std::runtime_error("a library's");
+    if (request.path == "/big") return {200, "text/plain", std::string(8UL << 20, 'x')};
+    return {request.path == "/nothing" ? 404 : 200, "text/plain",
+            request.method + " " + request.path + " " + request.query + " " + std::to_string(request.body.size()) +
+                " '" + request.peer + "'"};
   }
   bool serves() {
     Client client(server_->port());
@@ -393,7 +394,8 @@ TEST(HttpListen, AddressesAreReadAndNonsenseIsNamed) {
   const auto open = [&log](const std::string& listen) {
     ServerOptions options;
     options.listen = listen;
-    return Server::open(options, [](const HttpAsk&) { return HttpReply{}; }, log);
+    return Server::open(
+        options, [](const HttpRequest&) { return HttpResponse{}; }, log);
   };
   for (const char* good : {"127.0.0.1:0", ":0"}) {
     auto made = open(good);

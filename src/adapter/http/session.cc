@@ -34,7 +34,9 @@ constexpr std::size_t kRecord = 16384;  // bytes: the most that one record of TL
 constexpr std::size_t kMostDrained = 1UL << 20;
 constexpr std::chrono::seconds kDrainTime{1};
 
-HttpReply plain(int status, std::string text) { return {status, "text/plain; charset=utf-8", std::move(text) + "\n"}; }
+HttpResponse plain(int status, std::string text) {
+  return {status, "text/plain; charset=utf-8", std::move(text) + "\n"};
+}
 
 /// Why a request that could not be read is refused; 0: nobody is there to be told.
 int refusal_for(const error_code& wrong) {
@@ -176,9 +178,9 @@ asio::awaitable<void> Session::requests(Stream& stream) {
     if (got.late) ++common_.malformed;
     if (got.gone) co_return;
     tcp_.expires_never();
-    auto reply = co_await answer(got.ask);
+    auto reply = co_await answer(got.http);
     const bool keep = got.keep && !common_.weaning && !common_.stopping;
-    if (!co_await write(stream, std::move(reply), keep, got.ask.method == "HEAD") || !keep) co_return;
+    if (!co_await write(stream, std::move(reply), keep, got.http.method == "HEAD") || !keep) co_return;
   }
 }
 
@@ -216,16 +218,16 @@ asio::awaitable<Session::Got> Session::read(Stream& stream) {
   const std::string target(message.target().data(), message.target().size());
   const auto mark = target.find('?');
   got.keep = message.keep_alive();
-  got.ask.method = std::string(message.method_string());
-  got.ask.path = target.substr(0, mark);
-  if (mark != std::string::npos) got.ask.query = target.substr(mark + 1);
-  got.ask.body = std::move(message.body());
-  got.ask.peer = peer_;
+  got.http.method = std::string(message.method_string());
+  got.http.path = target.substr(0, mark);
+  if (mark != std::string::npos) got.http.query = target.substr(mark + 1);
+  got.http.body = std::move(message.body());
+  got.http.peer = peer_;
   co_return got;
 }
 
 template <class Stream>
-asio::awaitable<bool> Session::write(Stream& stream, HttpReply reply, bool keep, bool head_only) {
+asio::awaitable<bool> Session::write(Stream& stream, HttpResponse reply, bool keep, bool head_only) {
   wire::response<wire::string_body> message(wire::int_to_status(static_cast<unsigned>(reply.status)), 11);
   if (message.result() == wire::status::unknown) message.result(wire::status::internal_server_error);
   message.set(wire::field::content_type, reply.type);
@@ -252,21 +254,21 @@ asio::awaitable<void> Session::discard_body(Stream& stream) {
   }
 }
 
-HttpReply Session::guarded(const HttpAsk& ask) const {
+HttpResponse Session::guarded(const HttpRequest& request) const {
   try {
-    return common_.handler(ask);
+    return common_.handler(request);
   } catch (...) {  // a library's below the handler: the server goes on
     return plain(500, "internal error");
   }
 }
 
-asio::awaitable<HttpReply> Session::answer(const HttpAsk& ask) {
-  if (!common_.waits || !common_.waits(ask)) co_return guarded(ask);
+asio::awaitable<HttpResponse> Session::answer(const HttpRequest& request) {
+  if (!common_.waits || !common_.waits(request)) co_return guarded(request);
   const auto came = std::chrono::steady_clock::now();
-  const auto on_a_waiting_thread = [this, &ask, came]() -> asio::awaitable<HttpReply> {
+  const auto on_a_waiting_thread = [this, &request, came]() -> asio::awaitable<HttpResponse> {
     if (std::chrono::steady_clock::now() - came > common_.limits.queue)
       co_return plain(503, "too many requests wait for the API server");
-    co_return guarded(ask);
+    co_return guarded(request);
   };
   co_return co_await asio::co_spawn(common_.waiting.get_executor(), on_a_waiting_thread, asio::use_awaitable);
 }
@@ -318,12 +320,12 @@ asio::awaitable<void> Session::multiplexed() {
 
 asio::awaitable<void> Session::take(Flow& flow, std::vector<Streams::Request> requests) {
   for (auto& request : requests) {
-    request.ask.peer = peer_;
-    if (common_.waits && common_.waits(request.ask)) {
+    request.http.peer = peer_;
+    if (common_.waits && common_.waits(request.http)) {
       ++flow.answering;
       asio::co_spawn(executor(), later(flow, std::move(request)), asio::detached);
     } else {
-      flow.streams.reply(request.stream, guarded(request.ask));
+      flow.streams.reply(request.stream, guarded(request.http));
     }
   }
   co_await flush(flow);
@@ -331,7 +333,7 @@ asio::awaitable<void> Session::take(Flow& flow, std::vector<Streams::Request> re
 
 /// The answer comes when it comes; meanwhile others are read and answered.
 asio::awaitable<void> Session::later(Flow& flow, Streams::Request request) {
-  auto reply = co_await answer(request.ask);
+  auto reply = co_await answer(request.http);
   flow.streams.reply(request.stream, std::move(reply));
   co_await flush(flow);
   if (flow.streams.open() == 0) {

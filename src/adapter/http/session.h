@@ -26,7 +26,7 @@ namespace carve::http {
 struct Common {
   Limits limits;
   HttpHandler handler;
-  std::function<bool(const HttpAsk&)> waits;
+  std::function<bool(const HttpRequest&)> waits;
   boost::asio::thread_pool waiting;
   std::atomic<bool> weaning = false;  // each connection goes with its next answer
   std::atomic<bool> stopping = false;
@@ -60,7 +60,7 @@ class Session {
 
  private:
   struct Got {
-    HttpAsk ask;
+    HttpRequest http;
     bool keep = false;
     int refusal = 0;  // an HTTP status: it is no request that we answer otherwise
     bool gone = false;  // nobody is there to be answered
@@ -84,11 +84,11 @@ class Session {
   template <class Stream>
   boost::asio::awaitable<Got> read(Stream& stream);
   template <class Stream>
-  boost::asio::awaitable<bool> write(Stream& stream, HttpReply reply, bool keep, bool head_only);
+  boost::asio::awaitable<bool> write(Stream& stream, HttpResponse reply, bool keep, bool head_only);
   template <class Stream>
   boost::asio::awaitable<void> discard_body(Stream& stream);
-  boost::asio::awaitable<HttpReply> answer(const HttpAsk& ask);
-  [[nodiscard]] HttpReply guarded(const HttpAsk& ask) const;
+  boost::asio::awaitable<HttpResponse> answer(const HttpRequest& request);
+  [[nodiscard]] HttpResponse guarded(const HttpRequest& request) const;
   void rest();  // from now on it idles
   void learn_peer();
 

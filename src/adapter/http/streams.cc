@@ -47,11 +47,11 @@ struct Streams::Callbacks {
     }
     const std::string_view key(reinterpret_cast<const char*>(name), name_size);
     const std::string_view text(reinterpret_cast<const char*>(value), value_size);
-    if (key == ":method") stream->ask.method = text;
+    if (key == ":method") stream->http.method = text;
     if (key != ":path") return 0;
     const auto mark = text.find('?');
-    stream->ask.path = text.substr(0, mark);
-    if (mark != std::string_view::npos) stream->ask.query = text.substr(mark + 1);
+    stream->http.path = text.substr(0, mark);
+    if (mark != std::string_view::npos) stream->http.query = text.substr(mark + 1);
     return 0;
   }
 
@@ -64,7 +64,7 @@ struct Streams::Callbacks {
       all.refuse(id, stream, 413, "the body is larger than allowed");
       return 0;
     }
-    stream->ask.body.append(reinterpret_cast<const char*>(bytes), size);
+    stream->http.body.append(reinterpret_cast<const char*>(bytes), size);
     all.held_ += size;
     return 0;
   }
@@ -122,8 +122,8 @@ Streams::Stream* Streams::find(std::int32_t id) {
 }
 
 void Streams::forget_body(Stream* stream) {
-  held_ -= stream->ask.body.size();
-  stream->ask.body = {};
+  held_ -= stream->http.body.size();
+  stream->http.body = {};
 }
 
 /// The answer goes out at once; what still comes of the request is thrown away.
@@ -138,10 +138,10 @@ void Streams::finished(std::int32_t id, Stream* stream) {
   if (std::exchange(stream->complete, true)) return;
   --receiving_;
   if (stream->refused) return;
-  held_ -= stream->ask.body.size();
-  stream->head_only = stream->ask.method == "HEAD";
-  ready_.push_back({id, std::move(stream->ask)});
-  stream->ask = {};
+  held_ -= stream->http.body.size();
+  stream->head_only = stream->http.method == "HEAD";
+  ready_.push_back({id, std::move(stream->http)});
+  stream->http = {};
 }
 
 void Streams::closed(std::int32_t id) {
@@ -170,7 +170,7 @@ bool Streams::over() const {
   return session_ == nullptr || (nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0);
 }
 
-void Streams::reply(std::int32_t id, HttpReply reply) {
+void Streams::reply(std::int32_t id, HttpResponse reply) {
   Stream* stream = find(id);
   if (session_ == nullptr || stream == nullptr) return;
   const std::string status = std::to_string(reply.status >= 200 && reply.status <= 599 ? reply.status : 500);

@@ -31,13 +31,13 @@ class Streams {
 
   struct Request {
     std::int32_t stream = 0;
-    HttpAsk ask;  // without a peer
+    HttpRequest http;  // without a peer
   };
   /// What the client sent; the requests that are complete by it. One that is too large is answered here.
   ///   errors  kInvalidArgument: it speaks no HTTP/2, or floods; output() has the last words to it
   [[nodiscard]] Result<std::vector<Request>> feed(std::string_view bytes, Time now);
   /// Nothing happens when the client has given the request up meanwhile.
-  void reply(std::int32_t stream, HttpReply reply);
+  void reply(std::int32_t stream, HttpResponse reply);
   /// What is to be sent next, some 64 KiB at most; "": nothing just now.
   [[nodiscard]] std::string output();
 
@@ -59,7 +59,7 @@ class Streams {
 
  private:
   struct Stream {
-    HttpAsk ask;
+    HttpRequest http;
     std::size_t head = 0;  // bytes of its fields
     bool complete = false;
     bool refused = false;

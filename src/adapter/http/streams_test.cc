@@ -48,11 +48,11 @@ TEST_F(StreamsTest, RequestsStandBesideEachOtherAndAreAnsweredInAnyOrder) {
   auto asked = talk();
   ASSERT_EQ(asked.size(), 2U);
   if (asked[0].stream != first) std::swap(asked[0], asked[1]);  // the one without a body may be complete first
-  EXPECT_EQ(asked[0].ask.method, "POST");
-  EXPECT_EQ(asked[0].ask.path, "/scheduler/bind");
-  EXPECT_EQ(asked[0].ask.query, "a=b");
-  EXPECT_EQ(asked[0].ask.body, "one");
-  EXPECT_EQ(asked[1].ask.method, "GET");
+  EXPECT_EQ(asked[0].http.method, "POST");
+  EXPECT_EQ(asked[0].http.path, "/scheduler/bind");
+  EXPECT_EQ(asked[0].http.query, "a=b");
+  EXPECT_EQ(asked[0].http.body, "one");
+  EXPECT_EQ(asked[1].http.method, "GET");
   EXPECT_EQ(streams_.open(), 2U);
   streams_.reply(asked[1].stream, {503, "text/plain", std::string(200'000, 'x')});  // several windows long
   (void)talk();
@@ -71,7 +71,7 @@ TEST_F(StreamsTest, WhatIsTooLargeIsRefusedAndTheOthersGoOn) {
   const auto fits = client_.ask("POST", "/c", std::string(1000, 'x'));
   const auto asked = talk();
   ASSERT_EQ(asked.size(), 1U);
-  EXPECT_EQ(asked[0].ask.path, "/c");
+  EXPECT_EQ(asked[0].http.path, "/c");
   EXPECT_EQ(client_.answer(body).status, "413");
   EXPECT_EQ(client_.answer(head).status, "431");
   EXPECT_EQ(streams_.take_malformed(), 2U);

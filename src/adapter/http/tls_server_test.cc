@@ -34,18 +34,19 @@ class TlsServerTest : public ::testing::Test {
     options.listen = "127.0.0.1:0";
     options.identity = identity_;
     options.limits.handshake = milliseconds(300);
-    auto made = Server::open(options, [this](const HttpAsk& ask) { return reply(ask); }, log_);
+    auto made = Server::open(
+        options, [this](const HttpRequest& request) { return reply(request); }, log_);
     ASSERT_TRUE(made) << made.error().what;
     server_ = std::move(*made);
   }
-  HttpReply reply(const HttpAsk& ask) {
-    if (ask.path == "/wait") {
+  HttpResponse reply(const HttpRequest& request) {
+    if (request.path == "/wait") {
       std::unique_lock lock(mutex_);
       came_ = true;
       moved_.notify_all();
       moved_.wait(lock, [this] { return go_; });
     }
-    return {200, "text/plain", ask.path + " '" + ask.peer + "'"};
+    return {200, "text/plain", request.path + " '" + request.peer + "'"};
   }
   tls::Life life() const { return {now_ - hours(1), now_ + hours(24)}; }
   tls::Pair authority(const std::string& name) const { return tls::make_authority(name, life()).value(); }

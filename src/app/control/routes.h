@@ -21,7 +21,7 @@ enum class Asker : std::uint8_t {
 };
 
 struct Answered {
-  HttpReply reply;
+  HttpResponse reply;
   ControlMetrics::Ended outcome = ControlMetrics::Ended::kOk;
 };
 
@@ -33,7 +33,7 @@ struct Route {
   Asker asker = Asker::kAnybody;
   bool waits = false;  // the answer waits for the API server, or takes long: the next calls are not to stand behind it
   ControlMetrics::Verb verb = ControlMetrics::Verb::kOther;
-  std::function<Answered(const HttpAsk&)> answer;
+  std::function<Answered(const HttpRequest&)> answer;
 };
 
 /// A port's table of routes. Safe from any thread.
@@ -43,13 +43,13 @@ class Routes {
       : rows_(std::move(rows)), scheduler_(std::move(scheduler)), metrics_(metrics), clock_(clock) {}
 
   /// 404, 405 and 403 in plain words; else the row's answer, counted.
-  [[nodiscard]] HttpReply answer(const HttpAsk& ask) const;
+  [[nodiscard]] HttpResponse answer(const HttpRequest& ask) const;
   /// Whether the answer may wait for somebody, or takes long. Who may not ask waits for nobody.
-  [[nodiscard]] bool waits(const HttpAsk& ask) const;
+  [[nodiscard]] bool waits(const HttpRequest& ask) const;
 
  private:
-  [[nodiscard]] const Route* find(const HttpAsk& ask, bool* path_known) const;
-  [[nodiscard]] bool may(const Route& route, const HttpAsk& ask) const;
+  [[nodiscard]] const Route* find(const HttpRequest& ask, bool* path_known) const;
+  [[nodiscard]] bool may(const Route& route, const HttpRequest& ask) const;
 
   std::vector<Route> rows_;
   std::string scheduler_;
