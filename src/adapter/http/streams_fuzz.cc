@@ -1,5 +1,5 @@
-// What a client sends is cut anywhere and may be anything: it is a request, or it is refused, and costs no more memory
-// than is allowed.
+// A client's bytes may have any content and may be split anywhere: each request is either complete or refused, and the
+// buffers stay below the limit.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
