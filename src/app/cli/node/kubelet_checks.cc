@@ -64,8 +64,8 @@ void check_registrations(NodeLook& look) {
     look.found({Severity::kError, "the agent runs, but the kubelet has no slots",
                 slots == registered->end() ? "elasticgpu.io/slot is not registered"
                                            : "elasticgpu.io/slot is registered with an empty list",
-                "the agent's log says why (it has a line `registered` after every start of the kubelet); the list is "
-                "empty without a card, without a driver, and with a container runtime without CDI",
+                "see the errors of the kubelet's doors in the agent's log; the list is empty without a card, without a "
+                "driver, and with a container runtime without CDI",
                 "kubelet-no-slots"});
   }
 }
