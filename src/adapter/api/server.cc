@@ -82,7 +82,7 @@ void Server::accept_one(const std::stop_token& stop) {
   }
   auto& connection = connections_.emplace_back();
   connection.fd = std::move(fd);
-  connection.thread = std::thread([this, &connection, who = *caller, stop] { serve(connection, who, stop); });
+  connection.thread = std::thread([this, &connection, peer = *caller, stop] { serve(connection, peer, stop); });
 }
 
 bool Server::admit(const Caller& caller) {

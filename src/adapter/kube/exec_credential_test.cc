@@ -100,12 +100,12 @@ TEST_F(PluginTest, IsSearchedInPathButNotInTheCurrentFolder) {
   EXPECT_TRUE(run(plugin));
   std::filesystem::current_path(folder_);
   ::setenv("PATH", (".::" + path).c_str(), 1);
-  const auto nobody = run(plugin);
+  const auto missing = run(plugin);
   std::filesystem::current_path(here);
   ::setenv("PATH", path.c_str(), 1);
-  ASSERT_FALSE(nobody);
-  EXPECT_EQ(nobody.error().code, Code::kNotFound);
-  EXPECT_THAT(nobody.error().what, AllOf(HasSubstr("\"plug-in\": not found in PATH"), HasSubstr("install it")));
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Code::kNotFound);
+  EXPECT_THAT(missing.error().what, AllOf(HasSubstr("\"plug-in\": not found in PATH"), HasSubstr("install it")));
 }
 
 TEST_F(PluginTest, AFailureHasTheInstallHintAndNoSecrets) {
@@ -171,7 +171,7 @@ TEST_F(PluginTest, NeedsATerminalWhenItMustAskAPerson) {
 }
 
 /// A plug-in that counts its runs and prints the content of a file.
-struct KeptCredentialTest : Plugin {
+struct KeptCredentialTest : PluginTest {
   codec::ExecPlugin counting() { return script("printf x >> $FOLDER/runs; cat $FOLDER/said"); }
   void says(const std::string& status) { std::ofstream(folder_ + "/said") << answer(status); }
   std::size_t runs() { return told("runs").size(); }

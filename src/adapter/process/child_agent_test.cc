@@ -65,7 +65,7 @@ struct ChildAgentTest : testing::Test {
 
 TEST_F(ChildAgentTest, HasAConnectionAndTheArgumentsOfTheKeeper) {
   auto agent = shell(R"(printf '%s %s' "$1" "$2" >&3; head -c 5 <&3 >&3; exit 7)");
-  EXPECT_FALSE(agent.send("nobody"));
+  EXPECT_FALSE(agent.send("no process"));
   EXPECT_FALSE(agent.receive());
   ASSERT_TRUE(agent.start(4));
   EXPECT_EQ(wait_packet(agent), "--kept-by=3 --crashes=4");

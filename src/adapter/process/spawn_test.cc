@@ -69,8 +69,8 @@ TEST(LockFileTest, AChildThatKeepsTheDescriptorKeepsTheLock) {
   EXPECT_NE(second.error().what.find(std::to_string(child.pid)), std::string::npos);
   send_signal(child, SIGKILL);
   ASSERT_TRUE(wait_gone(child, std::chrono::seconds(5)));
-  const auto nobody = LockFile::holder(path);
-  EXPECT_TRUE(nobody && !*nobody);
+  const auto unlocked = LockFile::holder(path);
+  EXPECT_TRUE(unlocked && !*unlocked);
   EXPECT_TRUE(LockFile::take(path));
 }
 
