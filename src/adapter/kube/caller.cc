@@ -31,13 +31,13 @@ Code code_of(int status, const std::string& method) {
 
 /// True when a write may have been executed although the server, or a proxy before it, reports a failure: etcd's answer
 /// may have been lost. A write with Retry-After was not begun.
-bool perhaps_done(int status, const std::string& method, bool sent_away) {
+bool may_be_executed(int status, const std::string& method, bool sent_away) {
   return code_of(status, method) == Code::kUnavailable && method != "GET" && !sent_away;
 }
 
 /// A write that was under way when the connection broke may have been executed, whereas kUnavailable means that it was
 /// not.
-Result<HttpResponse> certain(const HttpRequest& request, Result<HttpResponse> response) {
+Result<HttpResponse> unknown_if_lost(const HttpRequest& request, Result<HttpResponse> response) {
   if (response || request.method == "GET" || response.error().code != Code::kUnavailable) return response;
   return fail(Code::kDeadlineExceeded, response.error().what + " (it is unknown whether the write was executed)");
 }
@@ -46,7 +46,7 @@ tl::unexpected<Error> refusal(const HttpRequest& request, const HttpResponse& re
   const auto path = request.target.substr(0, request.target.find('?'));
   const auto what =
       fmt::format("{} {}: {}: {}", request.method, path, response.status, codec::kube_message(response.body));
-  if (perhaps_done(response.status, request.method, response.retry_after.has_value()))
+  if (may_be_executed(response.status, request.method, response.retry_after.has_value()))
     return fail(Code::kInternal, what + " (it is unknown whether the write was executed)");
   return fail(code_of(response.status, request.method), what);
 }
@@ -136,7 +136,7 @@ Result<HttpResponse> Caller::once(HttpRequest& request, Patience* patience, std:
     auto response = channel->exchange(request, false, kLargestAnswer, *patience);
     if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
     const bool ended = !response && response.error().code == Code::kUnavailable && !channel->answered();
-    if (!ended || !can_repeat) return certain(request, std::move(response));
+    if (!ended || !can_repeat) return unknown_if_lost(request, std::move(response));
   }
   auto connected = Channel::connect(credentials.endpoint, std::move(identity), *patience);
   if (!connected) {
@@ -146,7 +146,7 @@ Result<HttpResponse> Caller::once(HttpRequest& request, Patience* patience, std:
   auto channel = std::move(*connected);
   auto response = channel->exchange(request, false, kLargestAnswer, *patience);
   if (response && response->keep_alive) keep_idle(std::move(channel), credentials.generation);
-  return certain(request, std::move(response));
+  return unknown_if_lost(request, std::move(response));
 }
 
 Result<std::string> Caller::call(HttpRequest request, std::chrono::milliseconds limit, const std::stop_token& stop) {

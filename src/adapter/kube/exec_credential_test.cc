@@ -52,7 +52,7 @@ class PluginTest : public ::testing::Test {
     plugin.install_hint = "install it";
     return plugin;
   }
-  std::string told(const std::string& name) {
+  std::string content(const std::string& name) {
     std::ifstream file(folder_ + "/" + name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
@@ -74,21 +74,21 @@ TEST_F(PluginTest, GetsArgumentsEnvironmentAndClusterButNoInput) {
   plugin.environment.emplace_back("KUBERNETES_EXEC_INFO", "not this");
   plugin.wants_cluster = true;
   ::setenv("HOME", "/", 0);
-  const auto said = run(plugin);
-  ASSERT_TRUE(said) << said.error().what;
-  EXPECT_EQ(said->token, "s3cret");
-  EXPECT_EQ(told("args"), "get token --now");
-  EXPECT_EQ(told("env"), "new inherited");
-  EXPECT_EQ(told("input"), "");
-  EXPECT_EQ(told("info"), R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":)"
-                          R"({"interactive":false,"cluster":{"server":"https://h:6443",)"
-                          R"("certificate-authority-data":"Q0E="}}})");
+  const auto result = run(plugin);
+  ASSERT_TRUE(result) << result.error().what;
+  EXPECT_EQ(result->token, "s3cret");
+  EXPECT_EQ(content("args"), "get token --now");
+  EXPECT_EQ(content("env"), "new inherited");
+  EXPECT_EQ(content("input"), "");
+  EXPECT_EQ(content("info"), R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":)"
+                             R"({"interactive":false,"cluster":{"server":"https://h:6443",)"
+                             R"("certificate-authority-data":"Q0E="}}})");
 }
 
 TEST_F(PluginTest, MayReturnACertificate) {
-  const auto said = run(script("echo '" + answer(R"({"clientCertificateData":"C","clientKeyData":"K"})") + "'"));
-  ASSERT_TRUE(said) << said.error().what;
-  EXPECT_EQ(said->certificate + said->key, "CK");
+  const auto result = run(script("echo '" + answer(R"({"clientCertificateData":"C","clientKeyData":"K"})") + "'"));
+  ASSERT_TRUE(result) << result.error().what;
+  EXPECT_EQ(result->certificate + result->key, "CK");
 }
 
 TEST_F(PluginTest, IsSearchedInPathButNotInTheCurrentFolder) {
@@ -127,19 +127,19 @@ TEST_F(PluginTest, AFailureHasTheInstallHintAndNoSecrets) {
 }
 
 TEST_F(PluginTest, IsKilledWhenItWritesTooMuch) {
-  const auto said = run(script("exec cat /dev/zero"));
-  ASSERT_FALSE(said);
-  EXPECT_EQ(said.error().code, Code::kResourceExhausted);
+  const auto result = run(script("exec cat /dev/zero"));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Code::kResourceExhausted);
 }
 
 TEST_F(PluginTest, IsKilledWithItsChildrenWhenItHangs) {
   const auto fifo = folder_ + "/alive";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   const Fd alive(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  const auto said = run(script("exec 3> $FOLDER/alive; sleep 600 & wait"), {.limit = milliseconds(500)});
-  ASSERT_FALSE(said);
-  EXPECT_EQ(said.error().code, Code::kDeadlineExceeded);
-  EXPECT_THAT(said.error().what, HasSubstr("did not end within 500 ms"));
+  const auto result = run(script("exec 3> $FOLDER/alive; sleep 600 & wait"), {.limit = milliseconds(500)});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Code::kDeadlineExceeded);
+  EXPECT_THAT(result.error().what, HasSubstr("did not end within 500 ms"));
   pollfd item = {alive.get(), POLLIN, 0};
   EXPECT_EQ(::poll(&item, 1, 10'000), 1) << "a child still has the pipe";
   EXPECT_NE(item.revents & POLLHUP, 0);
@@ -149,8 +149,8 @@ TEST_F(PluginTest, EndsWithTheProcessEvenIfAChildKeepsItsOutput) {
   const auto fifo = folder_ + "/go";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   const Fd go(::open(fifo.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  const auto said = run(script("(read line < $FOLDER/go) 2> /dev/null & echo '" + answer(R"({"token":"t"})") + "'"));
-  EXPECT_TRUE(said) << said.error().what;
+  const auto result = run(script("(read line < $FOLDER/go) 2> /dev/null & echo '" + answer(R"({"token":"t"})") + "'"));
+  EXPECT_TRUE(result) << result.error().what;
   EXPECT_EQ(::write(go.get(), "\n", 1), 1);
   std::filesystem::remove(fifo);  // a child that has not opened it by now can no longer block on it
 }
@@ -162,19 +162,19 @@ TEST_F(PluginTest, NeedsATerminalWhenItMustAskAPerson) {
   const auto refused = run(plugin);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kFailedPrecondition);
-  EXPECT_EQ(told("info"), "") << "the plug-in did not run";
+  EXPECT_EQ(content("info"), "") << "the plug-in did not run";
   EXPECT_TRUE(run(plugin, {.terminal = true}));
-  EXPECT_THAT(told("info"), HasSubstr(R"("interactive":true)"));
+  EXPECT_THAT(content("info"), HasSubstr(R"("interactive":true)"));
   plugin.terminal = Terminal::kIfAvailable;
   EXPECT_TRUE(run(plugin));
-  EXPECT_THAT(told("info"), HasSubstr(R"("interactive":false)"));
+  EXPECT_THAT(content("info"), HasSubstr(R"("interactive":false)"));
 }
 
 /// A plug-in that counts its runs and prints the content of a file.
 struct KeptCredentialTest : PluginTest {
-  codec::ExecPlugin counting() { return script("printf x >> $FOLDER/runs; cat $FOLDER/said"); }
-  void says(const std::string& status) { std::ofstream(folder_ + "/said") << answer(status); }
-  std::size_t runs() { return told("runs").size(); }
+  codec::ExecPlugin counting() { return script("printf x >> $FOLDER/runs; cat $FOLDER/output"); }
+  void prints(const std::string& status) { std::ofstream(folder_ + "/output") << answer(status); }
+  std::size_t runs() { return content("runs").size(); }
 
   ManualClock clock_;  // starts at 2026-01-01 00:00:00
   KeptCredential kept_{clock_, {}};
@@ -183,13 +183,13 @@ struct KeptCredentialTest : PluginTest {
 
 TEST_F(KeptCredentialTest, IsKeptUntilShortlyBeforeItExpires) {
   const auto plugin = counting();
-  says(R"({"token":"one","expirationTimestamp":"2026-01-01T00:01:00Z"})");
+  prints(R"({"token":"one","expirationTimestamp":"2026-01-01T00:01:00Z"})");
   EXPECT_EQ(kept_.of(plugin, cluster_)->token, "one");
   clock_.advance(seconds(45));
   EXPECT_FALSE(kept_.is_due());
   EXPECT_EQ(kept_.of(plugin, cluster_)->token, "one");
   EXPECT_EQ(runs(), 1U);
-  says(R"({"token":"two"})");
+  prints(R"({"token":"two"})");
   clock_.advance(seconds(6));
   EXPECT_TRUE(kept_.is_due());
   EXPECT_EQ(kept_.of(plugin, cluster_)->token, "two");
@@ -200,7 +200,7 @@ TEST_F(KeptCredentialTest, IsKeptUntilShortlyBeforeItExpires) {
 
 TEST_F(KeptCredentialTest, IsRenewedWhenRefusedButAtMostOnceASecond) {
   const auto plugin = counting();
-  says(R"({"token":"one"})");
+  prints(R"({"token":"one"})");
   ASSERT_TRUE(kept_.of(plugin, cluster_));
   kept_.refuse();
   EXPECT_FALSE(kept_.is_due());
@@ -216,9 +216,9 @@ TEST_F(KeptCredentialTest, IsRenewedWhenRefusedButAtMostOnceASecond) {
 
 TEST_F(KeptCredentialTest, AFailedPluginKeepsTheValidCredentialAndIsNotRunAgainSoon) {
   const auto plugin = counting();
-  says(R"({"token":"one","expirationTimestamp":"2026-01-01T00:01:00Z"})");
+  prints(R"({"token":"one","expirationTimestamp":"2026-01-01T00:01:00Z"})");
   ASSERT_TRUE(kept_.of(plugin, cluster_));
-  std::filesystem::remove(folder_ + "/said");
+  std::filesystem::remove(folder_ + "/output");
   clock_.advance(seconds(52));
   EXPECT_EQ(kept_.of(plugin, cluster_)->token, "one") << "it is valid for seven more seconds";
   EXPECT_EQ(runs(), 2U);
@@ -228,14 +228,14 @@ TEST_F(KeptCredentialTest, AFailedPluginKeepsTheValidCredentialAndIsNotRunAgainS
   clock_.advance(seconds(2));
   EXPECT_FALSE(kept_.of(plugin, cluster_));
   EXPECT_EQ(runs(), 3U);
-  says(R"({"token":"two"})");
+  prints(R"({"token":"two"})");
   clock_.advance(seconds(10));
   EXPECT_EQ(kept_.of(plugin, cluster_)->token, "two");
 }
 
 TEST_F(KeptCredentialTest, IsForOneClusterAndOnePlugin) {
   auto plugin = counting();
-  says(R"({"token":"one"})");
+  prints(R"({"token":"one"})");
   ASSERT_TRUE(kept_.of(plugin, cluster_));
   ASSERT_TRUE(kept_.of(plugin, {"https://other", "", ""}));
   EXPECT_EQ(runs(), 2U);
@@ -246,7 +246,7 @@ TEST_F(KeptCredentialTest, IsForOneClusterAndOnePlugin) {
 
 TEST_F(KeptCredentialTest, AnExpiredCredentialIsUsedForASecond) {
   const auto plugin = counting();
-  says(R"({"token":"old","expirationTimestamp":"2020-01-01T00:00:00Z"})");
+  prints(R"({"token":"old","expirationTimestamp":"2020-01-01T00:00:00Z"})");
   EXPECT_TRUE(kept_.of(plugin, cluster_)) << "the local clock may be wrong";
   EXPECT_TRUE(kept_.of(plugin, cluster_));
   EXPECT_EQ(runs(), 1U);

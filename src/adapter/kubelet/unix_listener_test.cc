@@ -116,8 +116,8 @@ TEST_F(UnixListenerTest, ConcurrentOpensInOneFolderAllSucceed) {
   std::atomic<int> lost = 0;
   {
     std::vector<std::jthread> threads;
-    for (int who = 0; who < 4; ++who) {
-      threads.emplace_back([&, path = folder + "/" + std::to_string(who) + ".sock"] {
+    for (int socket = 0; socket < 4; ++socket) {
+      threads.emplace_back([&, path = folder + "/" + std::to_string(socket) + ".sock"] {
         for (int i = 0; i < 200; ++i) lost += UnixListener::open(path) ? 0 : 1;
       });
     }

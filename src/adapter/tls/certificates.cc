@@ -60,7 +60,7 @@ Result<Secret> Certificates::settle(const std::string& name, const Change& chang
   return fail_in("Secret " + name, last);
 }
 
-Result<void> Certificates::tell_webhooks(const std::string& kind, const std::string& authorities) {
+Result<void> Certificates::update_webhooks(const std::string& kind, const std::string& authorities) {
   const auto path = kWebhooks + kind + "/" + names_.webhooks;
   const auto existing = api_.get(path);
   if (!existing && existing.error().code == Code::kNotFound) return {};  // not installed: nothing to do
@@ -94,8 +94,8 @@ Result<void> Certificates::step(const std::function<void(const Serving&)>& chang
   }
   // The webhooks first: the API server must know the authority before the server uses a certificate of it. At the first
   // time, and after a loss, no server runs that could wait.
-  auto told = tell_webhooks("mutatingwebhookconfigurations", authorities);
-  if (told) told = tell_webhooks("validatingwebhookconfigurations", authorities);
+  auto updated = update_webhooks("mutatingwebhookconfigurations", authorities);
+  if (updated) updated = update_webhooks("validatingwebhookconfigurations", authorities);
   if (other) changed(serving);
   const auto renew_clients = [&](Secret& secret, std::vector<std::string>* what) -> Result<void> {
     auto pair = pair_in(secret);
@@ -112,7 +112,7 @@ Result<void> Certificates::step(const std::function<void(const Serving&)>& chang
     const std::lock_guard lock(mutex_);
     client_ = {pair_in(client), authorities};
   }
-  return told;
+  return updated;
 }
 
 /// Watches one object and wakes the loop at every change.
@@ -166,19 +166,19 @@ void Certificates::run(const std::function<void(const Serving&)>& changed, const
     watches.emplace_back(
         [this, &object](const std::stop_token& end) { follow(object.first, object.second, end); });
   const std::stop_callback stopping(stop, [this] { wake(); });
-  std::string told;
+  std::string logged;
   for (auto woken = arm(); !stop.stop_requested(); woken = arm()) {
     const auto done = step(changed);
-    if (!done && done.error().what != told) {
-      told = done.error().what;
+    if (!done && done.error().what != logged) {
+      logged = done.error().what;
       log_.warn("certificates cannot be maintained",
-                {{"error", told},
+                {{"error", logged},
                  {"hint",
                   "the ServiceAccount needs create on secrets, get, list, watch and update on "
                   "its two Secrets, and get, list, watch and patch on the webhook "
                   "configurations named carve-admission"}});
     }
-    if (done) told.clear();
+    if (done) logged.clear();
     if (stop.stop_requested()) break;
     clock_.sleep_for(pause(done.has_value()), woken);
   }

@@ -63,7 +63,7 @@ class Certificates {
  private:
   using Change = std::function<Result<void>(Secret&, std::vector<std::string>*)>;
   Result<Secret> settle(const std::string& name, const Change& change);
-  Result<void> tell_webhooks(const std::string& kind, const std::string& authorities);
+  Result<void> update_webhooks(const std::string& kind, const std::string& authorities);
   void follow(const std::string& collection, const std::string& name, const std::stop_token& stop);
   void wake();
   std::stop_token arm();
