@@ -10,8 +10,8 @@ namespace carve::kubelet {
 /// The usual CRI sockets of container runtimes, in the order in which they are tried.
 [[nodiscard]] const std::vector<std::string>& usual_runtime_sockets();
 
-/// Queries the container runtime over its CRI socket: one connection per query, because a query is made only every 10
-/// s. Uses the first socket that exists; each call has a deadline of 0.7 s.
+/// Queries the container runtime over its CRI socket: one connection per query, because queries are rare (every 10 s).
+/// Uses the first socket that exists; each call has a deadline of 0.7 s.
 ///   source  CRI v1; containerd's verbose Status contains its configuration as JSON under "config"
 class RuntimeAsked final : public ContainerRuntime {
  public:
