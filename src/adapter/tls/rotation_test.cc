@@ -129,7 +129,7 @@ TEST_F(RotationTest, ReplacesOnlyWhatIsDamaged) {
   EXPECT_THAT(step(), ElementsAre("serving certificate"));
   EXPECT_EQ(kept_.authorities, good.authorities);
   kept_.next_key = good.serving.key;  // does not match any of the authorities
-  EXPECT_THAT(step(), ElementsAre("a successor that was lost"));
+  EXPECT_THAT(step(), ElementsAre("the key of a missing successor was removed"));
   kept_.authority_key = "garbage";
   EXPECT_THAT(step(), ElementsAre("authority", "serving certificate", "client certificate"));
   EXPECT_EQ(kept_.authorities.at(1), good.authorities[0]) << "a trusted authority stays trusted";
