@@ -215,7 +215,7 @@ TEST_F(ClusterQuestions, APodThatBypassedAdmissionDoesNotWaitForCarve) {
 
 TEST_F(ClusterQuestions, InvalidRequestsAreExplainedToo) {
   put("/api/v1/namespaces/ml/pods/b", pod("b", "u-b", "", "4096", "130"));
-  EXPECT_THAT(explain("b"), AllOf(HasSubstr("error    "), HasSubstr("gpu-core"), Not(HasSubstr("requests"))));
+  EXPECT_THAT(explain("b"), AllOf(HasSubstr("error    "), HasSubstr("gpu-core"), Not(HasSubstr("  requests "))));
   EXPECT_THAT(explain("zz"), HasSubstr("no pod zz in namespace ml"));
 }
 
