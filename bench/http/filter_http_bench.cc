@@ -113,9 +113,9 @@ int run(std::size_t nodes, int calls, bool check) {
   options.identity = http::Identity{serving.certificate, serving.key, authority.certificate};
   const auto server = http::Server::open(
       options,
-      [&](const HttpAsk& ask) {
-        if (ask.peer != "carve-scheduler") return HttpReply{403, "text/plain", ""};
-        return HttpReply{200, "application/json", ask.path == "/bytes" ? answer : extender.filter(ask.body)};
+      [&](const HttpRequest& ask) {
+        if (ask.peer != "carve-scheduler") return HttpResponse{403, "text/plain", ""};
+        return HttpResponse{200, "application/json", ask.path == "/bytes" ? answer : extender.filter(ask.body)};
       },
       log);
   if (!server) return std::fprintf(stderr, "%s\n", server.error().what.c_str()), 1;

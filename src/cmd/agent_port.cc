@@ -8,7 +8,7 @@
 namespace carve::cmd {
 namespace {
 
-HttpReply plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text + "\n"}; }
+HttpResponse plain(int status, const std::string& text) { return {status, "text/plain; charset=utf-8", text + "\n"}; }
 
 /// Who is asked: the node's agent, and what its keeper said of those before it.
 struct Port {
@@ -26,7 +26,7 @@ std::string metrics_of(const AgentView& view, const std::string& node, std::uint
   return node::node_metrics(view, node) + process.text();
 }
 
-HttpReply answer(const Port& port, const HttpAsk& ask) {
+HttpResponse answer(const Port& port, const HttpRequest& ask) {
   const bool metrics = ask.path == "/metrics";
   if (!metrics && ask.path != "/v1/node" && ask.path != "/healthz") return plain(404, "there is nothing at this path");
   if (ask.method != "GET" && ask.method != "HEAD") return plain(405, "this path does not know that method");
@@ -48,7 +48,7 @@ Result<std::unique_ptr<http::Server>> open_agent_port(const std::string& listen,
   options.limits.threads = 1;
   options.limits.waiting_threads = 1;
   return http::Server::open(
-      options, [port = Port{agent, node, crashes}](const HttpAsk& ask) { return answer(port, ask); }, log);
+      options, [port = Port{agent, node, crashes}](const HttpRequest& ask) { return answer(port, ask); }, log);
 }
 
 }  // namespace carve::cmd

@@ -323,8 +323,9 @@ std::string Control::metrics_text() {
 Result<void> Control::run(const sigset_t& stop_signals) {
   http::ServerOptions plain;
   plain.listen = options_.plain_listen;
-  plain.waits = [this](const HttpAsk& ask) { return plain_routes_.waits(ask); };
-  auto opened = http::Server::open(plain, [this](const HttpAsk& ask) { return plain_routes_.answer(ask); }, log_);
+  plain.waits = [this](const HttpRequest& ask) { return plain_routes_.waits(ask); };
+  auto opened = http::Server::open(
+      plain, [this](const HttpRequest& ask) { return plain_routes_.answer(ask); }, log_);
   if (!opened) return fail_in("--plain-listen", opened.error());
   plain_ = std::move(*opened);
   counted_ = plain_.get();

@@ -6,7 +6,7 @@
 namespace carve {
 
 /// One HTTP request, as an application sees it.
-struct HttpAsk {
+struct HttpRequest {
   std::string method;  // "GET", "POST", in upper case
   std::string path;    // as received, up to the "?": "/v1/cluster"; not decoded, because no route needs it
   std::string query;   // as received, without the "?"
@@ -14,7 +14,7 @@ struct HttpAsk {
   std::string peer;  // CN of the client certificate if it was verified against Carve's CA, else ""
 };
 
-struct HttpReply {
+struct HttpResponse {
   int status = 200;
   std::string type = "application/json";
   std::string body;
@@ -22,6 +22,6 @@ struct HttpReply {
 
 /// The application's handler. Called on any thread, concurrently. It may block only where its route must (a bind waits
 /// for the API server), because a blocked call occupies a thread of the server.
-using HttpHandler = std::function<HttpReply(const HttpAsk&)>;
+using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 
 }  // namespace carve

@@ -212,7 +212,7 @@ TEST_F(BinderTest, ReportsMissingRoomInNumbersAndKeepsNothing) {
   EXPECT_THAT(binder.bind(call("a")), HasSubstr("16 GiB < 17 GiB"));
   cluster.add("b");
   ASSERT_TRUE(cluster.settled());
-  EXPECT_THAT(binder.bind(call("b", "nowhere")), HasSubstr("Carve manages no card on it"));
+  EXPECT_THAT(binder.bind(call("b", "nowhere")), HasSubstr("no card managed by Carve"));
   EXPECT_EQ(binder.bind(call("b")), kOk);
   cluster.api.fail_next({.verb = "create", .path = "binding", .code = Code::kPermissionDenied});
   cluster.add("c");

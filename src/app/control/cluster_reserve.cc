@@ -10,7 +10,7 @@ namespace carve::control {
 
 namespace {
 
-constexpr const char* kNoManagedCard = "Carve manages no card on it";
+constexpr const char* kNoManagedCard = "no card managed by Carve";
 
 /// The same requests, each restricted to the cards that `wish` names for its part.
 std::vector<PartRequest> on_cards_of(const std::vector<Slice>& wish, std::vector<PartRequest> parts) {

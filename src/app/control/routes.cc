@@ -9,7 +9,9 @@ namespace {
 using Ended = ControlMetrics::Ended;
 using Verb = ControlMetrics::Verb;
 
-HttpReply plain(int status, std::string text) { return {status, "text/plain; charset=utf-8", std::move(text) + "\n"}; }
+HttpResponse plain(int status, std::string text) {
+  return {status, "text/plain; charset=utf-8", std::move(text) + "\n"};
+}
 
 Answered json(std::string text) { return {{200, "application/json", std::move(text)}, Ended::kOk}; }
 
@@ -26,7 +28,7 @@ Ended outcome_of_review(std::string_view text) {
 
 Route post(std::string path, Caller caller, Verb verb, Answers::Text answer, Ended (*outcome)(std::string_view)) {
   Route route{"POST", std::move(path), false, caller, false, verb, {}};
-  route.answer = [answer = std::move(answer), outcome](const HttpAsk& ask) {
+  route.answer = [answer = std::move(answer), outcome](const HttpRequest& ask) {
     auto answered = json(answer(ask.body));
     answered.outcome = outcome(answered.reply.body);
     return answered;
@@ -37,20 +39,20 @@ Route post(std::string path, Caller caller, Verb verb, Answers::Text answer, End
 /// The same for handlers that read the model: replies 503 until the model is complete; the scheduler retries.
 Route post_synced(std::string path, Verb verb, const Answers& answers, const Answers::Text& answer) {
   auto route = post(std::move(path), Caller::kScheduler, verb, answer, outcome_of_extender);
-  route.answer = [inner = std::move(route.answer), synced = answers.synced](const HttpAsk& ask) {
+  route.answer = [inner = std::move(route.answer), synced = answers.synced](const HttpRequest& ask) {
     if (synced()) return inner(ask);
     return Answered{plain(503, "the cluster is not known yet: the first lists are incomplete"), Ended::kFailed};
   };
   return route;
 }
 
-Route get(std::string path, Caller caller, Verb verb, std::function<Answered(const HttpAsk&)> answer) {
+Route get(std::string path, Caller caller, Verb verb, std::function<Answered(const HttpRequest&)> answer) {
   return {"GET", std::move(path), false, caller, false, verb, std::move(answer)};
 }
 
 }  // namespace
 
-const Route* Routes::find(const HttpAsk& ask, bool* path_known) const {
+const Route* Routes::find(const HttpRequest& ask, bool* path_known) const {
   *path_known = false;
   for (const auto& row : rows_) {
     const bool under = row.below && ask.path.size() > row.path.size() + 1 && ask.path.starts_with(row.path) &&
@@ -62,7 +64,7 @@ const Route* Routes::find(const HttpAsk& ask, bool* path_known) const {
   return nullptr;
 }
 
-bool Routes::may(const Route& route, const HttpAsk& ask) const {
+bool Routes::may(const Route& route, const HttpRequest& ask) const {
   switch (route.caller) {
     case Caller::kAny:
       return true;
@@ -74,13 +76,13 @@ bool Routes::may(const Route& route, const HttpAsk& ask) const {
   return false;
 }
 
-bool Routes::waits(const HttpAsk& ask) const {
+bool Routes::waits(const HttpRequest& ask) const {
   bool path_known = false;
   const Route* route = find(ask, &path_known);
   return route != nullptr && route->waits && may(*route, ask);
 }
 
-HttpReply Routes::answer(const HttpAsk& ask) const {
+HttpResponse Routes::answer(const HttpRequest& ask) const {
   bool path_known = false;
   const Route* route = find(ask, &path_known);
   const auto begin = clock_.now();
@@ -123,22 +125,22 @@ std::vector<Route> secure_routes(const Answers& answers) {
   rows.push_back(post("/webhook/mutate", Caller::kAny, Verb::kMutate, answers.mutate, outcome_of_review));
   rows.push_back(post("/webhook/validate", Caller::kAny, Verb::kValidate, answers.validate, outcome_of_review));
   rows.push_back(get("/v1/cluster", Caller::kCertified, Verb::kRead,
-                     [cluster = answers.cluster](const HttpAsk&) { return json(cluster()); }));
+                     [cluster = answers.cluster](const HttpRequest&) { return json(cluster()); }));
   rows.back().waits = true;  // it does not block, but takes long with thousands of nodes
   return rows;
 }
 
 std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   std::vector<Route> rows;
-  rows.push_back(get("/healthz", Caller::kAny, Verb::kOther, [](const HttpAsk&) {
+  rows.push_back(get("/healthz", Caller::kAny, Verb::kOther, [](const HttpRequest&) {
     return Answered{plain(200, "ok"), Ended::kOk};
   }));
-  rows.push_back(get("/readyz", Caller::kAny, Verb::kOther, [not_ready = answers.not_ready](const HttpAsk&) {
+  rows.push_back(get("/readyz", Caller::kAny, Verb::kOther, [not_ready = answers.not_ready](const HttpRequest&) {
     auto why = not_ready();
     const bool ready = why.empty();
     return Answered{plain(ready ? 200 : 503, ready ? "ok" : std::move(why)), ready ? Ended::kOk : Ended::kFailed};
   }));
-  rows.push_back(get("/metrics", Caller::kAny, Verb::kOther, [metrics = answers.metrics](const HttpAsk&) {
+  rows.push_back(get("/metrics", Caller::kAny, Verb::kOther, [metrics = answers.metrics](const HttpRequest&) {
     return Answered{{200, std::string(codec::kMetricsType), metrics()}, Ended::kOk};
   }));
   rows.back().waits = true;  // it takes long with thousands of nodes, as the routes below, and must not delay a probe
@@ -148,7 +150,7 @@ std::vector<Route> plain_routes(const Answers& answers, bool gpushare) {
   filter.waits = true;
   rows.push_back(std::move(filter));
   const std::string path = "/gpushare-scheduler/inspect";
-  const auto inspect = [inspect = answers.gpushare_inspect, path](const HttpAsk& ask) {
+  const auto inspect = [inspect = answers.gpushare_inspect, path](const HttpRequest& ask) {
     return json(inspect(ask.path.size() > path.size() ? std::string_view(ask.path).substr(path.size() + 1) : ""));
   };
   rows.push_back(get(path, Caller::kAny, Verb::kRead, inspect));

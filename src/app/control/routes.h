@@ -21,7 +21,7 @@ enum class Caller : std::uint8_t {
 };
 
 struct Answered {
-  HttpReply reply;
+  HttpResponse reply;
   ControlMetrics::Ended outcome = ControlMetrics::Ended::kOk;
 };
 
@@ -33,7 +33,7 @@ struct Route {
   Caller caller = Caller::kAny;
   bool waits = false;  // the handler waits for the API server, or takes long: other calls must not queue behind it
   ControlMetrics::Verb verb = ControlMetrics::Verb::kOther;
-  std::function<Answered(const HttpAsk&)> answer;
+  std::function<Answered(const HttpRequest&)> answer;
 };
 
 /// The table of routes of one port. Safe from any thread.
@@ -43,13 +43,13 @@ class Routes {
       : rows_(std::move(rows)), scheduler_(std::move(scheduler)), metrics_(metrics), clock_(clock) {}
 
   /// Replies 404, 405 or 403 as plain text; else calls the row's handler. Counts every request.
-  [[nodiscard]] HttpReply answer(const HttpAsk& ask) const;
+  [[nodiscard]] HttpResponse answer(const HttpRequest& ask) const;
   /// The answer may block or take long (Route::waits). False for a caller that is not permitted.
-  [[nodiscard]] bool waits(const HttpAsk& ask) const;
+  [[nodiscard]] bool waits(const HttpRequest& ask) const;
 
  private:
-  [[nodiscard]] const Route* find(const HttpAsk& ask, bool* path_known) const;
-  [[nodiscard]] bool may(const Route& route, const HttpAsk& ask) const;
+  [[nodiscard]] const Route* find(const HttpRequest& ask, bool* path_known) const;
+  [[nodiscard]] bool may(const Route& route, const HttpRequest& ask) const;
 
   std::vector<Route> rows_;
   std::string scheduler_;

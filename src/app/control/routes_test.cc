@@ -35,10 +35,10 @@ class RoutesTest : public ::testing::Test {
     answers_.synced = [this] { return synced_; };
     answers_.not_ready = [this] { return synced_ ? std::string() : std::string("no lists yet"); };
   }
-  HttpReply secure(const std::string& method, const std::string& path, const std::string& peer = "") {
+  HttpResponse secure(const std::string& method, const std::string& path, const std::string& peer = "") {
     return Routes(secure_routes(answers_), "carve-scheduler", metrics_, clock_).answer({method, path, "", "b", peer});
   }
-  HttpReply open(const std::string& method, const std::string& path, bool gpushare = false) {
+  HttpResponse open(const std::string& method, const std::string& path, bool gpushare = false) {
     return Routes(plain_routes(answers_, gpushare), "carve-scheduler", metrics_, clock_)
         .answer({method, path, "", "b", ""});
   }

@@ -165,7 +165,7 @@ class Dialects(ControlTest):
         self.assert_right([name])
         wait_for("it in carve inspect", 10, lambda: f"default/{name}" in self.view("inspect"))
         self.assertIn("4 GiB of", self.view("inspect"))
-        self.assertIn("holds    main: GPU-", self.view("explain", name))
+        self.assertIn("slice    main: GPU-", self.view("explain", name))
         found = self.kube.get("Pod", name)
         said = wait_for("the event", 20, lambda: [m for _, reason, m in self.kube.events_of(found)
                                                   if reason == "CardsAssigned"])
@@ -493,8 +493,8 @@ class Operator(ControlTest):
     def explained_by_the_map(self, too_many):
         """`carve explain` and `inspect` name it in words of their own, to a pod that fits on neither node."""
         name = self.create(asking(self.name(), {"nvidia.com/gpu": too_many}))["metadata"]["name"]
-        explained = self.view("explain", name).partition("  said ")[0]
-        waits, = [line for line in self.view("inspect").splitlines() if line.startswith(f"waits: default/{name} ")]
+        explained = self.view("explain", name).partition("  event ")[0]
+        waits, = [line for line in self.view("inspect").splitlines() if line.startswith(f"waiting: default/{name} ")]
         for view in explained, waits:
             self.assertIn("ConfigMap kube-system/unhealthy-gpu-n1 names it", view)
         self.kube.delete("Pod", name, grace=0)

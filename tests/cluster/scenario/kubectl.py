@@ -77,7 +77,7 @@ class Kubectl(RingTest):
         self.assertEqual(wide[0].split()[:4], ["NODE", "CARD", "MODEL", "STATE"])
         self.assertEqual([line.split()[-6:] for line in wide if line.startswith(self.node + " ")], [
             ["3", "GiB", "30", "burst", "standard", "native"], ["6", "GiB", "30", "burst", "standard", "native"]])
-        self.assertTrue(any(line.startswith(f"waits: default/{self.waiting} ") for line in wide))
+        self.assertTrue(any(line.startswith(f"waiting: default/{self.waiting} ") for line in wide))
         view = json.loads(self.said("kubectl", "carve", "inspect", self.node, "-o", "json")[1])
         self.assertEqual(self.yaml(self.said("kubectl", "carve", "inspect", self.node, "-o", "yaml")[1]), view)
         card, = view["nodes"][0]["cards"]

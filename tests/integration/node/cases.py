@@ -703,11 +703,11 @@ while True:
             file.write(b"damage")
         before = open(folder + "/journal", "rb").read()
         code, _, err = self.m.carve("up", "--simulate", self.m.profile, *self.m.host)
-        assert code == 1 and "journal" in err and "What helps: `mv " in err, err
+        assert code == 1 and "journal" in err and "To recover: `mv " in err, err
         assert open(folder + "/journal", "rb").read() == before, "nothing was changed"
         code, out, _ = self.m.carve("doctor", *self.m.host)
         assert code == 1 and "journal-damaged" in out, out
-        remedy = err.split("What helps: `")[1].split("`")[0]
+        remedy = err.split("To recover: `")[1].split("`")[0]
         sh(remedy)
         self.m.up()
         assert child.wait(timeout=10) == -signal.SIGKILL and not self.m.slices(), "as it says"
