@@ -9,8 +9,9 @@
 #include "cmd/options.h"
 #include "cmd/stop_signals.h"
 
-// carve keep-files: a mounted Secret, kept as files of the host. A static pod cannot mount a Secret, and the cluster's
-// own kube-scheduler is one; what it shows to control is renewed every two months.
+// carve keep-files: copies a mounted Secret to files of the host and keeps them current. A static pod cannot mount a
+// Secret, and the cluster's own kube-scheduler is a static pod. The certificate that it presents to control is renewed
+// every two months.
 namespace carve::cmd {
 
 int run_keep_files(const KeepFilesOptions& options) {

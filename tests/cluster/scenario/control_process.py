@@ -424,7 +424,7 @@ class ControlProcess(RingTest):
         self.assertTrue(one.ready() and one.leads())
         change("placement.policy = spread\n")
         self.assertEqual(one.process.wait(20), 0)       # whoever started it starts it again
-        self.assertIn("the settings are others now", one.log.read_text(encoding="utf-8"))
+        self.assertIn("the settings changed", one.log.read_text(encoding="utf-8"))
 
     # --- gpushare's routes -------------------------------------------------------------------------------------------
 
