@@ -89,7 +89,8 @@ void ask_flags(CLI::App* app, AskOptions* ask) {
   app->add_option("--memory", ask->words.memory, "device memory of each card, such as 4Gi, 4096Mi or 50%")
       ->type_name("SIZE");
   app->add_option("--cores", ask->words.cores,
-                  "compute of each card in hundredths: 1 to 100; without --memory, 100, 200, … request whole cards")
+                  "compute of each card in hundredths: 1 to 100; without --memory and --cards, a multiple of 100 "
+                  "requests whole cards")
       ->type_name("N");
   app->add_option("--cards", ask->words.cards, "number of cards: 1 to 16")->type_name("N");
   app->add_option("--share", ask->words.share,

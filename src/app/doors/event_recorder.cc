@@ -14,8 +14,8 @@ constexpr std::size_t kMaxTold = 4096;
 constexpr std::size_t kMaxRefusals = 1024;
 constexpr auto kEventLives = std::chrono::minutes(50);  // the API server drops one after an hour
 constexpr auto kCountGap = std::chrono::seconds(10);
-constexpr auto kPause = std::chrono::milliseconds(100);  // until those who come first are looked at again
-constexpr auto kRefusalLasts = std::chrono::minutes(6);  // the kubelet tries again each five at least
+constexpr auto kPause = std::chrono::milliseconds(100);  // between two checks of busy_
+constexpr auto kRefusalLasts = std::chrono::minutes(6);  // the kubelet retries at least every five minutes
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void EventRecorder::warn(codec::EventNote note, const std::string& same) {
     auto [at, fresh] = told_.try_emplace(key);
     auto& told = at->second;
     if (fresh || now - told.last >= kEventLives) {
-      // Unique over restarts: the wall's nanoseconds, as Kubernetes' own components do.
+      // Unique across restarts: the wall clock's nanoseconds, as in Kubernetes' own components.
       told = {std::move(note), {}, rfc3339(clock_.wall_now()), 0, 0, now, {}};
       told.name = fmt::format("{}.{:x}{:02x}", told.note.name.substr(0, 200),
                               clock_.wall_now().time_since_epoch().count(), number_++ & 0xffU);
@@ -54,7 +54,7 @@ void EventRecorder::warn(codec::EventNote note, const std::string& same) {
   changed_.notify_one();
 }
 
-/// The event with its count as it is now: made where the server has none (any more).
+/// Queues a write of the event with its current count. The event is created if the API server does not have it.
 void EventRecorder::write_count(Told* told, Clock::Time now) {
   const auto path = fmt::format("/api/v1/namespaces/{}/events", told->note.space);
   auto body = codec::encode_event(told->note, told->name, node_, component_,
@@ -74,7 +74,7 @@ void EventRecorder::write_count(Told* told, Clock::Time now) {
         !told->note.warning});
 }
 
-/// What was counted and not written, because it came too soon after the last write.
+/// Queues the counts that were not written because they came too soon after the last write.
 void EventRecorder::settle_counts(Clock::Duration gap) {
   const auto now = clock_.now();
   const std::lock_guard lock(mutex_);
@@ -83,21 +83,21 @@ void EventRecorder::settle_counts(Clock::Duration gap) {
   }
 }
 
-void EventRecorder::refused(const std::string& who, std::string text) {
+void EventRecorder::refused(const std::string& key, std::string text) {
   const auto now = clock_.now();
   const std::lock_guard lock(mutex_);
-  if (refusals_.size() >= kMaxRefusals && !refusals_.contains(who)) return;
-  auto& refusal = refusals_.try_emplace(who, Refusal{{}, now, now}).first->second;
+  if (refusals_.size() >= kMaxRefusals && !refusals_.contains(key)) return;
+  auto& refusal = refusals_.try_emplace(key, Refusal{{}, now, now}).first->second;
   refusal.text = std::move(text);
   refusal.last = now;
 }
 
-void EventRecorder::settled(const std::string& who) {
+void EventRecorder::settled(const std::string& key) {
   const std::lock_guard lock(mutex_);
-  refusals_.erase(who);
+  refusals_.erase(key);
 }
 
-/// The one that stands longest is named: what it says stays as it is while others come and go.
+/// Names the oldest refusal, so that the text does not change while newer ones come and go.
 std::string EventRecorder::refusals() {
   const auto now = clock_.now();
   const std::lock_guard lock(mutex_);
@@ -107,7 +107,7 @@ std::string EventRecorder::refusals() {
   });
   if (oldest == refusals_.end()) return {};
   if (refusals_.size() == 1) return oldest->second.text;
-  return fmt::format("{} starts were refused, the first: {}", refusals_.size(), oldest->second.text);
+  return fmt::format("{} starts are refused; the oldest: {}", refusals_.size(), oldest->second.text);
 }
 
 std::uint64_t EventRecorder::dropped() const {
@@ -186,7 +186,7 @@ void EventRecorder::write(bool at_once, const std::function<bool(const Result<vo
   for (Job job; go_on(last_) && take(&job, at_once);) {
     last_ = job.write(api_);
     last_at_ = clock_.now();
-    if (!last_) log_.warn("notice not written", {{"what", job.what}, {"error", last_.error().what}});
+    if (!last_) log_.warn("event or status not written", {{"what", job.what}, {"error", last_.error().what}});
   }
 }
 
@@ -206,7 +206,8 @@ void EventRecorder::flush() {
   write(true, [](const Result<void>&) { return true; });
 }
 
-/// A server that does not answer now will not before the end: nor one that did not when the end was announced.
+/// The last writes before the end. An API server that does not answer now, or did not answer within kLast before, is
+/// not called again.
 void EventRecorder::write_last() {
   if (clock_.now() >= last_at_ + kLast) last_ = {};
   settle_counts({});
@@ -222,7 +223,7 @@ void EventRecorder::write_last() {
     return !away && clock_.now() < until;
   });
   const std::lock_guard lock(mutex_);
-  if (!jobs_.empty()) log_.warn("notices are lost at the end", {{"count", std::uint64_t{jobs_.size()}}});
+  if (!jobs_.empty()) log_.warn("events are lost at the end", {{"count", std::uint64_t{jobs_.size()}}});
 }
 
 void EventRecorder::run(const std::stop_token& stop) {
@@ -232,7 +233,7 @@ void EventRecorder::run(const std::stop_token& stop) {
       const auto now = clock_.now();
       const auto until = std::min(now + kCountGap, soonest());
       if (yields()) {
-        pause_.wait_for(lock, stop, kPause, [] { return false; });  // else each that comes would wake us
+        pause_.wait_for(lock, stop, kPause, [] { return false; });  // not changed_, which every job notifies
       } else {
         changed_.wait_for(lock, stop, until - now, [&] { return !jobs_.empty() || soonest() < until; });
       }
