@@ -303,7 +303,7 @@ Result<std::optional<Doors>> doors_of(const HostOptions& host, const NodeOptions
 int run_agent(const HostOptions& given, const NodeOptions& node) {
   HostOptions options = given;
   default_access(&options);
-  raise_file_limit();  // a process without a pidfd cannot be told from one that has ended
+  raise_file_limit();  // the agent needs a pidfd per process to notice its end
   const sigset_t stop_signals = block_stop_signals();
 
   Log log;

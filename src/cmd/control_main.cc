@@ -94,8 +94,8 @@ class Control {
   void write_ports(MetricsText* text) const;
   void filtered(const Owner& owner, const FitView& fit);
   std::string turned_away_elsewhere(std::string_view call);
-  void tell_leader(const codec::UnschedulablePodsNote& note);
-  std::string wished(std::string_view call) const;
+  void notify_leader(const codec::UnschedulablePodsNote& note);
+  std::string with_chosen_cards(std::string_view call) const;
   Result<std::string> ask_peer(const std::string& address, std::string_view path, std::string_view call);
   [[nodiscard]] std::function<const PolicyRow&(const control::PodEntry&, const std::string&)> card_policy() const;
 
@@ -169,7 +169,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       bind_route_({[this] { return leader_.epoch() != 0; }, [this] { return leader_.holder(); },
                    [this](std::string_view call) { return binder_.bind(call); },
                    [this](const std::string& address, std::string_view call) {
-                     return ask_peer(address, control::kBindHere, wished(call));
+                     return ask_peer(address, control::kBindHere, with_chosen_cards(call));
                    }}),
       static_pod_binder_({model_, leader_, *apis_.bind, clock, log, config.dialects(),
                card_policy(),
@@ -182,7 +182,7 @@ Control::Control(const ControlOptions& options, const ClusterConfig& config, con
       preemptor_({model_, leader_, *apis_.bind, clock, log, unschedulable_,
                   card_policy(),
                   [this](codec::EventNote note) { notices_.warn(std::move(note)); },
-                  [this](const codec::UnschedulablePodsNote& note) { tell_leader(note); }, &node_nominator_}),
+                  [this](const codec::UnschedulablePodsNote& note) { notify_leader(note); }, &node_nominator_}),
       preempt_verb_({model_, config.dialects(), [this] { return placement_.rules(); },
                      [this] { return control::read_budgets(*apis_.bind); },
                      [this](const Owner& owner) { unschedulable_.forget(owner.uid); }, log}),
@@ -213,7 +213,7 @@ std::string Control::turned_away_elsewhere(std::string_view call) {
   return codec::binding_result("");
 }
 
-void Control::tell_leader(const codec::UnschedulablePodsNote& note) {
+void Control::notify_leader(const codec::UnschedulablePodsNote& note) {
   const auto address = control::address_in(leader_.holder());
   if (address.empty()) return;
   const auto told = ask_peer(address, control::kUnschedulablePods, codec::encode_turned_away(note));
@@ -222,7 +222,7 @@ void Control::tell_leader(const codec::UnschedulablePodsNote& note) {
 
 /// A bind call for the leader, with the cards that this replica chose for the pod. Only this replica knows which cards
 /// it chose for the other pods of a burst.
-std::string Control::wished(std::string_view call) const {
+std::string Control::with_chosen_cards(std::string_view call) const {
   const auto args = codec::parse_binding_args(call);
   if (!args) return std::string(call);
   const auto slices = extender_.sent_for({OwnerKind::kPod, args->uid}, args->node);

@@ -18,12 +18,13 @@ int run_keep_files(const KeepFilesOptions& options) {
   const auto stop_signals = block_stop_signals();
   Log log;
   const timespec every{std::chrono::seconds(options.every).count(), 0};
-  for (std::string told;;) {
+  for (std::string reported;;) {
     const auto changed = copy_changed_files(options.from, options.to);
     if (changed && !changed->empty())
       log.info("files written", {{"to", options.to}, {"files", fmt::format("{}", fmt::join(*changed, ", "))}});
-    if (!changed && changed.error().what != told) log.error("files cannot be kept", {{"error", changed.error().what}});
-    told = changed ? std::string() : changed.error().what;
+    if (!changed && changed.error().what != reported)
+      log.error("files cannot be written", {{"error", changed.error().what}});
+    reported = changed ? std::string() : changed.error().what;
     if (::sigtimedwait(&stop_signals, nullptr, &every) > 0) return kExitOk;
   }
 }

@@ -64,8 +64,8 @@ std::vector<std::string> open_doors(const DoorOptions& options) {
 }
 
 /// Sends a change of health to the kubelet within 500 ms. Otherwise the server repeats the health every ten seconds.
-void tell_health(const doors::DraDoor& dra, kubelet::KubeletServer& serving, Clock& clock,
-                 const std::stop_token& stop) {
+void send_health_changes(const doors::DraDoor& dra, kubelet::KubeletServer& serving, Clock& clock,
+                         const std::stop_token& stop) {
   auto told = dra.health();
   while (clock.sleep_for(std::chrono::milliseconds(500), stop)) {
     auto now = dra.health();
@@ -79,7 +79,7 @@ void serve_dra(doors::SlicePublisher& publisher, const doors::DraDoor& dra, kube
                Clock& clock, std::vector<std::jthread>* threads) {
   threads->emplace_back([&](const std::stop_token& end) { publisher.run_watch(end); });
   threads->emplace_back([&](const std::stop_token& end) { publisher.run_writer(clock, end); });
-  threads->emplace_back([&](const std::stop_token& end) { tell_health(dra, server, clock, end); });
+  threads->emplace_back([&](const std::stop_token& end) { send_health_changes(dra, server, clock, end); });
 }
 
 /// Whether the kubelet knows of free healthy slots (at the start only slots in use are healthy), or there are none for
@@ -96,8 +96,8 @@ bool offers_slots(const doors::SlotDoor& door, const NodeSlices& slices, const s
 /// After a stop signal: the agent serves until the pods that were bound here have started, and asks that no more pods
 /// are bound. With DRA alone it does not wait: the next agent has registered already, and the kubelet retries a call
 /// that fails.
-void depart(const DoorOptions& options, const doors::SlotDoor& slots, node::NodeReport& report, Clock& clock,
-            Log& log) {
+void finish_starts(const DoorOptions& options, const doors::SlotDoor& slots, node::NodeReport& report, Clock& clock,
+                   Log& log) {
   if (!options.slots || options.leaves_within == Clock::Duration::zero()) return;
   if (!options.wakes_pods) report.leave();  // only control reads the condition
   const auto begun = clock.now();
@@ -111,7 +111,7 @@ void depart(const DoorOptions& options, const doors::SlotDoor& slots, node::Node
 
 /// Where the kubelet's calls arrive: the agent's own sockets and, for the device plugin, the socket to the keeper if
 /// there is one. Filled before any thread starts.
-struct Entrances {
+struct KubeletEndpoints {
   std::unique_ptr<kubelet::KubeletServer> server;  // nullptr: there is only the socket to the keeper
   std::unique_ptr<kubelet::KeptSlots> kept;
 
@@ -140,7 +140,7 @@ struct Entrances {
 
 Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& api, Clock& clock, Log& log,
                        const std::stop_token& stop, doors::WaitingDra* early) {
-  Entrances* in = nullptr;  // set before any thread starts
+  KubeletEndpoints* in = nullptr;  // set before any thread starts
   const auto registered = [&in] { return in != nullptr && in->dra_registered(); };
   doors::EventRecorder notices(api, options.node, clock, log);
   doors::NodePods pods(options.node, api);
@@ -178,17 +178,17 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
                              {options.gpushare_unit, true}});
   if (options.slots) slot_door.restore();
   const auto settled = [&] { return offers_slots(slot_door, slices, report.shut()); };
-  Entrances entrances;
-  CARVE_TRY_VOID(entrances.open(options, &dra, &slot_door, settled, log));
-  in = &entrances;
-  serves = [&] { return !options.slots || (entrances.slots_listened_to() && settled()); };
+  KubeletEndpoints endpoints;
+  CARVE_TRY_VOID(endpoints.open(options, &dra, &slot_door, settled, log));
+  in = &endpoints;
+  serves = [&] { return !options.slots || (endpoints.slots_listened_to() && settled()); };
 
   // These threads stop last: the server's destructor waits for calls that the DRA driver and the device plugin answer,
   // and the keeper is notified only after both have stopped.
   std::optional<std::jthread> line;
-  if (entrances.kept) line.emplace([&](const std::stop_token& end) { entrances.kept->run(end); });
+  if (endpoints.kept) line.emplace([&](const std::stop_token& end) { endpoints.kept->run(end); });
   std::optional<std::jthread> sockets;
-  if (entrances.server) sockets.emplace([&](const std::stop_token& end) { entrances.server->run(end); });
+  if (endpoints.server) sockets.emplace([&](const std::stop_token& end) { endpoints.server->run(end); });
   {
     const std::jthread telling([&](const std::stop_token& end) { notices.run(end); });
     std::vector<std::jthread> threads;
@@ -200,16 +200,16 @@ Result<void> run_doors(const DoorOptions& options, NodeSlices& slices, KubeApi& 
       if (options.slots && !options.shares_cards) publisher.poke();
     };
     threads.emplace_back([&](const std::stop_token& end) { pods.run(pods_changed, end); });
-    if (options.dra) serve_dra(publisher, dra, *entrances.server, clock, &threads);
+    if (options.dra) serve_dra(publisher, dra, *endpoints.server, clock, &threads);
     if (options.slots) threads.emplace_back([&](const std::stop_token& end) { slot_door.run(end); });
     if (early != nullptr && options.dra) early->lead_to(dra);
     while (clock.sleep_for(std::chrono::hours(1), stop)) {
     }
-    depart(options, slot_door, report, clock, log);
+    finish_starts(options, slot_door, report, clock, log);
     if (early != nullptr) early->give_up();
     sockets.reset();  // no new calls; waiting calls are answered when `threads` stop, just below
   }
-  if (entrances.kept) entrances.kept->leave();
+  if (endpoints.kept) endpoints.kept->leave();
   return {};
 }
 

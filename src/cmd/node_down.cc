@@ -56,17 +56,17 @@ Result<std::optional<Fd>> wait_for_agents_end(const std::string& socket, const s
   SystemClock clock;
   const auto start = clock.now();
   for (;;) {
-    std::string who = "an agent answers at " + socket;
+    std::string reason = "an agent answers at " + socket;
     if (!api::Client(socket).view({})) {
       auto lock = lock_journal(journal);
       if (lock) return std::optional<Fd>(std::move(*lock));
       if (lock.error().code == Code::kNotFound) return std::nullopt;
       if (lock.error().code != Code::kFailedPrecondition) return tl::unexpected(lock.error());
-      who = lock.error().what;
+      reason = lock.error().what;
     }
     if (clock.now() - start >= kPatience) {
       return fail(Code::kFailedPrecondition, fmt::format("after {} s: {}; first delete DaemonSet carve-agent",
-                                                         kPatience.count(), who));
+                                                         kPatience.count(), reason));
     }
     clock.sleep_for(std::chrono::seconds(1), {});
   }

@@ -12,8 +12,7 @@
 #include "base/result.h"
 #include "codec/dialects/run_request.h"
 
-// The options, merged from the defaults, the configuration file and the flags. A flag overrides the file, the file
-// overrides the default. There is no other source.
+// The options. A flag overrides the configuration file, the file overrides the default. There is no other source.
 namespace carve::cmd {
 
 /// Carve's own exit codes. `carve run` otherwise ends with the code of its command.

@@ -90,7 +90,7 @@ Result<std::vector<ClaimDevice>> DraDoor::prepare_one(const ClaimRef& ref) {
   auto answer = parts ? bring_up(*claim, *parts)
                       : Result<std::vector<ClaimDevice>>(tl::unexpected(parts.error()));
   if (!answer) return refuse(ref, answer.error(), &*claim);
-  tell_ready(*claim, *parts);
+  post_ready(*claim, *parts);
   world_.notices.settled(refusal_key(ref.uid));
   const std::lock_guard lock(mutex_);
   refused_.erase(ref.uid);
@@ -105,7 +105,7 @@ Result<std::vector<ClaimDevice>> DraDoor::refuse(const ClaimRef& ref, const Erro
   const auto fix = remedy(error.code, Door::kClaim);
   world_.log.warn("claim refused", {{"claim", name}, {"error", error.what}, {"hint", fix}});
   world_.notices.refused(refusal_key(ref.uid), fmt::format("{}: {}. {}", name, error.what, fix));
-  if (claim != nullptr) tell_users(*claim, fmt::format("claim {}: {}. {}", ref.name, error.what, fix));
+  if (claim != nullptr) report_to_pods(*claim, fmt::format("claim {}: {}. {}", ref.name, error.what, fix));
   return fail_in(name, error);
 }
 
@@ -158,7 +158,7 @@ std::vector<DeviceHealthView> DraDoor::health() const {
   return views;
 }
 
-void DraDoor::tell_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts) {
+void DraDoor::post_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts) {
   std::vector<codec::DeviceStatus> devices;
   bool all_known = true;
   for (const auto& part : parts) {
@@ -197,7 +197,7 @@ void DraDoor::post_status(const codec::Claim& claim, const std::vector<codec::De
 }
 
 /// Sets Ready: False on each of the claim's devices of this node. Once per message, because the kubelet retries.
-void DraDoor::tell_not_ready(const codec::Claim& claim, const std::string& message) {
+void DraDoor::post_refused(const codec::Claim& claim, const std::string& message) {
   std::vector<codec::DeviceStatus> devices;
   for (const auto& result : claim.results) {
     if (result.driver != kDriver || result.pool != node_) continue;
@@ -214,12 +214,12 @@ void DraDoor::tell_not_ready(const codec::Claim& claim, const std::string& messa
   post_status(claim, devices, {});
 }
 
-void DraDoor::tell_users(const codec::Claim& claim, const std::string& message) {
+void DraDoor::report_to_pods(const codec::Claim& claim, const std::string& message) {
   for (const auto& user : claim.users) {
     if (user.resource == "pods")
       world_.notices.warn({"Pod", claim.space, user.name, user.uid, "SliceRefused", message});
   }
-  tell_not_ready(claim, message);
+  post_refused(claim, message);
 }
 
 }  // namespace carve::doors

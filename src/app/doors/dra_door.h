@@ -38,10 +38,10 @@ class DraDoor final : public DraCalls {
   Result<std::vector<ClaimDevice>> prepare_one(const ClaimRef& ref);
   Result<std::vector<ClaimDevice>> bring_up(const codec::Claim& claim,
                                             std::vector<PlannedPart> parts);
-  void tell_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts);
+  void post_ready(const codec::Claim& claim, const std::vector<PlannedPart>& parts);
   Result<std::vector<ClaimDevice>> refuse(const ClaimRef& ref, const Error& error, const codec::Claim* claim);
-  void tell_users(const codec::Claim& claim, const std::string& message);
-  void tell_not_ready(const codec::Claim& claim, const std::string& message);
+  void report_to_pods(const codec::Claim& claim, const std::string& message);
+  void post_refused(const codec::Claim& claim, const std::string& message);
   void post_status(const codec::Claim& claim, const std::vector<codec::DeviceStatus>& devices,
                    Clock::Duration after);
 

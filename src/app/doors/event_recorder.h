@@ -68,7 +68,7 @@ class EventRecorder {
     Clock::Time since{};
   };
   /// An event that the API server has, or will have soon.
-  struct Told {
+  struct RecordedEvent {
     codec::EventNote note;
     std::string name;   // of the event
     std::string since;  // time of its first occurrence
@@ -91,10 +91,10 @@ class EventRecorder {
   void write(bool at_once, const std::function<bool(const Result<void>& last)>& go_on);
   void write_last();
   [[nodiscard]] bool yields() const;  // under the lock
-  [[nodiscard]] Clock::Time soonest() const;  // the earliest due time of later_; under the lock
-  void ripen(Clock::Time now);                // under the lock
-  void write_count(Told* told, Clock::Time now);  // under the lock
-  void settle_counts(Clock::Duration gap);
+  [[nodiscard]] Clock::Time earliest_due() const;  // the earliest due time of later_; under the lock
+  void queue_due(Clock::Time now);                // under the lock
+  void write_count(RecordedEvent* recorded, Clock::Time now);  // under the lock
+  void queue_counts(Clock::Duration gap);
   void push(Job job);  // under the lock
 
   KubeApi& api_;
@@ -108,7 +108,7 @@ class EventRecorder {
   std::function<bool()> busy_;
   std::deque<Job> jobs_;
   std::map<std::string, Later> later_;  // by key
-  std::map<std::string, Told> told_;
+  std::map<std::string, RecordedEvent> recorded_;
   std::map<std::string, Refusal> refusals_;  // by key
   std::uint64_t number_ = 0;
   std::uint64_t dropped_ = 0;

@@ -56,7 +56,7 @@ void SlicePublisher::replace(const std::vector<std::string>& objects) {
   {
     const std::lock_guard lock(mutex_);
     existing_.clear();
-    told_.clear();
+    sent_.clear();
     for (const auto& object : objects) {
       if (auto slice = codec::parse_slice(object)) learn(std::move(*slice));
     }
@@ -117,7 +117,7 @@ Result<void> SlicePublisher::write(const SliceWrite& write) {
   bool all = true;
   {
     const std::lock_guard lock(mutex_);
-    if (learn(std::move(*answer))) all = kept(write.slice);
+    if (learn(std::move(*answer))) all = remember_if_dropped(write.slice);
   }
   if (!all) {
     log_.warn("the API server dropped fields of a ResourceSlice",
@@ -130,15 +130,15 @@ Result<void> SlicePublisher::write(const SliceWrite& write) {
 
 /// Compares what was sent with what the API server kept. If it kept something else, remembers what was sent, so that it
 /// is not sent again and again. False: the first difference of this slice.
-bool SlicePublisher::kept(const codec::PublishedSlice& sent) {
+bool SlicePublisher::remember_if_dropped(const codec::PublishedSlice& sent) {
   const auto found = existing_.find(sent.name);
   if (found == existing_.end() || found->second.devices == sent.devices) {
-    told_.erase(sent.name);
+    sent_.erase(sent.name);
     return true;
   }
-  auto told = sent;
-  told.version = found->second.version;
-  return !told_.insert_or_assign(sent.name, std::move(told)).second;
+  auto sent_copy = sent;
+  sent_copy.version = found->second.version;
+  return !sent_.insert_or_assign(sent.name, std::move(sent_copy)).second;
 }
 
 Result<std::size_t> SlicePublisher::reconcile() {
@@ -164,8 +164,8 @@ Result<std::size_t> SlicePublisher::reconcile() {
     std::vector<codec::PublishedSlice> existing;
     for (const auto& [name, slice] : existing_) {
       existing.push_back(slice);
-      const auto told = told_.find(name);
-      if (told != told_.end() && told->second.version == slice.version) existing.back().devices = told->second.devices;
+      const auto sent = sent_.find(name);
+      if (sent != sent_.end() && sent->second.version == slice.version) existing.back().devices = sent->second.devices;
     }
     if (!use.known) keep_slots_taints(&wanted, existing);
     writes = plan(wanted, existing, last_generation_);

@@ -56,7 +56,7 @@ class SlicePublisher {
  private:
   Result<void> write(const SliceWrite& write);
   bool learn(codec::PublishedSlice slice);
-  bool kept(const codec::PublishedSlice& sent);
+  bool remember_if_dropped(const codec::PublishedSlice& sent);
   Result<std::string> node_uid();
 
   std::string node_;
@@ -71,7 +71,7 @@ class SlicePublisher {
   bool synced_ = false;
   bool dirty_ = true;
   std::map<std::string, codec::PublishedSlice> existing_;
-  std::map<std::string, codec::PublishedSlice> told_;  // what was sent, where the server kept something else
+  std::map<std::string, codec::PublishedSlice> sent_;  // as sent, where the server kept something else
   std::int64_t last_generation_ = 0;
   std::string error_;
   std::string node_uid_;  // the writer's own

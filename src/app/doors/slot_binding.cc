@@ -89,7 +89,7 @@ void SlotDoor::restore() {
 
 /// Whether an unidentified binding or container exists and the next read is due. `unknown_waiter`: a container starts
 /// whose slots a previous agent allocated.
-bool SlotDoor::time_to_ask(const std::vector<Binding>& open, bool* unknown_waiter) {
+bool SlotDoor::lookup_is_due(const std::vector<Binding>& open, bool* unknown_waiter) {
   const bool need = std::any_of(open.begin(), open.end(), [](const Binding& one) { return one.kubelet_uid.empty(); });
   {
     const std::lock_guard lock(mutex_);
@@ -100,17 +100,17 @@ bool SlotDoor::time_to_ask(const std::vector<Binding>& open, bool* unknown_waite
   }
   const auto now = world_.clock.now();
   if (!need && !*unknown_waiter) {
-    ask_pause_ = kAskFirst;
-    next_ask_ = now;
+    lookup_pause_ = kAskFirst;
+    next_lookup_ = now;
     return false;
   }
-  if (now < next_ask_) return false;
+  if (now < next_lookup_) return false;
   // A young binding's container is being created right now. Older ones are looked up less often.
   const bool young = std::any_of(open.begin(), open.end(), [&](const Binding& one) {
     return one.kubelet_uid.empty() && now - one.since < kYoung;
   });
-  ask_pause_ = young ? Clock::Duration(kAskFirst) : std::min<Clock::Duration>(ask_pause_ * 2, kAskMost);
-  next_ask_ = now + ask_pause_;
+  lookup_pause_ = young ? Clock::Duration(kAskFirst) : std::min<Clock::Duration>(lookup_pause_ * 2, kAskMost);
+  next_lookup_ = now + lookup_pause_;
   return true;
 }
 
@@ -132,7 +132,7 @@ std::map<std::string, SlotEntry> SlotDoor::entries_by_name(const std::vector<Slo
 void SlotDoor::identify() {
   auto open = unready();
   bool unknown_waiter = false;
-  if (!time_to_ask(open, &unknown_waiter)) return;
+  if (!lookup_is_due(open, &unknown_waiter)) return;
   const auto now = world_.clock.now();
   const auto entries = world_.kubelet.checkpoint(kSlotResource);
   if (entries && unknown_waiter) adopt(*entries);
@@ -208,7 +208,7 @@ void SlotDoor::supersede(const Binding& winner) {
           other.kubelet_uid != winner.kubelet_uid && other.since <= winner.since &&
           overlap(other.slots, winner.slots)) {
         if (!other.owner.uid.empty()) over.push_back(other.owner);
-        settle(other.slots);
+        clear_refusal(other.slots);
         at = bindings_.erase(at);
       } else {
         ++at;

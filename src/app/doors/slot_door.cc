@@ -67,7 +67,7 @@ void SlotDoor::before_start(const std::vector<std::string>& slots, Answer answer
       now = fail(Code::kUnavailable, "the agent stops; the kubelet retries");
     if (!now) waiters_.push_back(waiter);
   }
-  if (now && *now) settle(waiter.slots);
+  if (now && *now) clear_refusal(waiter.slots);
   if (now) return waiter.answer(*now);
   poke();
 }
@@ -119,7 +119,7 @@ void SlotDoor::refresh_list() {
 }
 
 /// Reads the pods of containers whose wait is about to end from the API server, in case the watch is behind.
-void SlotDoor::ask_late() {
+void SlotDoor::read_late_pods() {
   std::vector<std::pair<std::string, std::string>> names;
   {
     const std::lock_guard lock(mutex_);
@@ -141,7 +141,7 @@ void SlotDoor::ask_late() {
 }
 
 /// Reports a refusal on the pod, if it is known, and always on the Node.
-void SlotDoor::tell(const Waiter& waiter, const Error& error) {
+void SlotDoor::report_refusal(const Waiter& waiter, const Error& error) {
   codec::EventNote note;
   const auto fix = remedy(error.code, Door::kSlots);
   {
@@ -162,7 +162,7 @@ void SlotDoor::tell(const Waiter& waiter, const Error& error) {
 }
 
 /// Removes the refusal of these slots: their container has started, or its pod has ended.
-void SlotDoor::settle(const std::vector<std::string>& slots) { world_.notices.settled(key_of(slots)); }
+void SlotDoor::clear_refusal(const std::vector<std::string>& slots) { world_.notices.settled(key_of(slots)); }
 
 void SlotDoor::answer_waiters() {
   std::vector<std::pair<Waiter, Result<void>>> done;
@@ -180,7 +180,7 @@ void SlotDoor::answer_waiters() {
     waiters_ = std::move(still);
   }
   for (const auto& [waiter, answer] : done) {
-    answer ? settle(waiter.slots) : tell(waiter, answer.error());
+    answer ? clear_refusal(waiter.slots) : report_refusal(waiter, answer.error());
     waiter.answer(answer);
   }
 }
@@ -188,7 +188,7 @@ void SlotDoor::answer_waiters() {
 Clock::Duration SlotDoor::step() {
   if (world_.clock.now() >= next_list_) refresh_list();
   identify();
-  ask_late();
+  read_late_pods();
   bind();
   end_gone_pods();
   answer_waiters();
@@ -202,7 +202,7 @@ Clock::Duration SlotDoor::step() {
     const bool open = std::any_of(bindings_.begin(), bindings_.end(), [](const auto& entry) {
       return entry.second.kubelet_uid.empty();
     });
-    if (open) wait = std::min(wait, next_ask_ - now);
+    if (open) wait = std::min(wait, next_lookup_ - now);
   }
   for (const auto& [owner, when] : ending_) wait = std::min(wait, when - now);
   return std::max<Clock::Duration>(wait, milliseconds(1));

@@ -91,13 +91,13 @@ class SlotDoor final : public SlotCalls {
   // slot_door.cc
   void refresh_list();
   void answer_waiters();
-  void ask_late();
+  void read_late_pods();
   [[nodiscard]] std::optional<Result<void>> verdict(const Waiter& waiter) const;
-  void tell(const Waiter& waiter, const Error& error);
-  void settle(const std::vector<std::string>& slots);
+  void report_refusal(const Waiter& waiter, const Error& error);
+  void clear_refusal(const std::vector<std::string>& slots);
   // slot_binding.cc: only for the thread of step()
   void identify();
-  bool time_to_ask(const std::vector<Binding>& open, bool* unknown_waiter);
+  bool lookup_is_due(const std::vector<Binding>& open, bool* unknown_waiter);
   std::map<std::string, SlotEntry> entries_by_name(const std::vector<SlotEntry>& entries);
   bool identify_by_holder(Binding* binding, const std::vector<SlotHolder>& holders);
   void bind();
@@ -128,8 +128,8 @@ class SlotDoor final : public SlotCalls {
   bool stopped_ = false;
 
   // Only for the thread of step().
-  Clock::Time next_ask_{};
-  Clock::Duration ask_pause_{};
+  Clock::Time next_lookup_{};
+  Clock::Duration lookup_pause_{};
   Clock::Time next_list_{};
   Clock::Time synced_since_{};
   std::map<Owner, Clock::Time> ending_;             // when to retry

@@ -111,7 +111,7 @@ void SlotDoor::forget_unused(const std::set<Owner>& holding, bool settled) {
   }
   for (const auto& binding : unused) {
     if (!is_over(binding.kubelet_uid, settled)) continue;
-    settle(binding.slots);
+    clear_refusal(binding.slots);
     const std::lock_guard lock(mutex_);
     bindings_.erase(binding.device);
     next_list_ = world_.clock.now();

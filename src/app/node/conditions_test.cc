@@ -95,7 +95,7 @@ const std::vector<Case>& cases() {
        [](World& w) { w.slices.now = {}; }},
       {"GPUSlicesNotPublished", "forbidden", [](World& w) { w.not_published = "ResourceSlice: forbidden"; },
        [](World& w) { w.not_published.clear(); }},
-      {"GPUStartsRefused", "no record", [](World& w) { w.notices.refused("p", "pod s/p: no record. make it anew"); },
+      {"GPUStartsRefused", "no record", [](World& w) { w.notices.refused("p", "pod s/p: no record. create it again"); },
        [](World& w) { w.notices.settled("p"); }},
       {"GPUDevicesUnresolved", "s/p/main",
        [](World& w) {

@@ -24,7 +24,7 @@ std::vector<Slice> slices_of(const codec::GpuObject& gpu) {
   return slices;
 }
 
-bool any_has_gone(const std::vector<Slice>& shown, const codec::GpuObject& gpu) {
+bool any_slice_ended(const std::vector<Slice>& shown, const codec::GpuObject& gpu) {
   return std::any_of(shown.begin(), shown.end(), [&](const Slice& slice) {
     return std::none_of(gpu.holders.begin(), gpu.holders.end(),
                         [&](const auto& holder) { return holder.slice == slice; });
@@ -151,7 +151,7 @@ Result<bool> GpuPublisher::step(const std::vector<codec::GpuObject>& wanted, boo
       if (!shown.waits_since) shown.waits_since = now;
       continue;
     }
-    if (now < shown.next && !any_has_gone(shown.slices, gpu)) continue;
+    if (now < shown.next && !any_slice_ended(shown.slices, gpu)) continue;
     shown = {urgent, now + kGap, std::nullopt, slices_of(gpu)};
     CARVE_TRY_VOID(write(gpu, there ? &*there : nullptr, node_uid));
   }

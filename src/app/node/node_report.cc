@@ -120,21 +120,21 @@ Result<bool> NodeReport::publish(const GpuInventory& cards, const std::vector<He
 
 /// Writes to the Node that this agent is about to end, or that it serves and a previous one has ended. Before all other
 /// writes, because pods wait for it.
-void NodeReport::tell_presence(Clock::Time now) {
+void NodeReport::write_presence(Clock::Time now) {
   const bool coming = told_ == Presence::kComing && world_.serves && !world_.serves();
   const auto presence = leaving_ ? Presence::kLeaving : coming ? Presence::kComing : Presence::kServing;
-  if (presence == told_ || now < next_telling_) return;
-  next_telling_ = now + kTellAgain;
+  if (presence == told_ || now < next_presence_) return;
+  next_presence_ = now + kTellAgain;
   const bool leaving = presence == Presence::kLeaving;
   if (const auto told = status_.tell(leaving_condition(leaving)); !told)
     return note("condition GPUAgentLeaving not written", &status_error_, told.error().what);
-  next_telling_ = {};
+  next_presence_ = {};
   told_ = presence;
   world_.log.info(leaving ? "the Node shows that this agent is about to end" : "the Node shows that this agent serves");
 }
 
 /// Reports crashes of previous agents, once, when the Node is known.
-void NodeReport::tell_crash() {
+void NodeReport::report_crashes() {
   if (world_.crashes == 0) return;
   const auto node = status_.seen();
   if (!node) return;
@@ -148,7 +148,7 @@ void NodeReport::tell_crash() {
 /// Finds out whether the API server answers, with its smallest request, because watches notice a silent server only
 /// after minutes. Reports an absence when it is over, because nothing can be written before: one event on the Node,
 /// counted.
-void NodeReport::look_for_server(Clock::Time now) {
+void NodeReport::check_api_server(Clock::Time now) {
   if (now < next_server_) return;
   const auto answer = world_.api.get("/version");
   const auto code = answer ? Code::kUnknown : answer.error().code;
@@ -176,9 +176,9 @@ void NodeReport::look_for_server(Clock::Time now) {
 
 void NodeReport::step() {
   const auto now = world_.clock.now();
-  tell_presence(now);
-  tell_crash();
-  look_for_server(now);
+  write_presence(now);
+  report_crashes();
+  check_api_server(now);
   if (now >= next_runtime_) ask_runtime();
   auto holdings = world_.slices.holdings();
   if (world_.wakes && anything_freed(held_, holdings)) status_.freed();

@@ -69,9 +69,9 @@ class NodeReport {
 
  private:
   enum class Presence : std::uint8_t { kComing, kServing, kLeaving };
-  void tell_presence(Clock::Time now);
-  void tell_crash();
-  void look_for_server(Clock::Time now);
+  void write_presence(Clock::Time now);
+  void report_crashes();
+  void check_api_server(Clock::Time now);
   [[nodiscard]] NodeFacts facts_of(const GpuInventory& cards,
                                    const std::vector<codec::NodePod>& pods);
   void count_unresolved(const std::vector<codec::NodePod>& pods, NodeFacts* facts);
@@ -91,7 +91,7 @@ class NodeReport {
   RuntimeVerdict runtime_;
   // Only for the thread of step().
   Clock::Time next_runtime_{};
-  Clock::Time next_telling_{};
+  Clock::Time next_presence_{};
   Clock::Time next_full_{};
   Clock::Time not_before_{};  // after an error of the API server
   Clock::Duration back_off_{};

@@ -14,7 +14,7 @@ constexpr auto kAskClasses = std::chrono::seconds(10);
 }  // namespace
 
 /// Reads the DeviceClasses. If the API server does not answer, the previous result stays.
-void NodeTotals::look_for_classes() {
+void NodeTotals::read_device_classes() {
   const auto classes = world_.api.list("/apis/resource.k8s.io/v1/deviceclasses");
   if (!classes && classes.error().code != Code::kNotFound) {
     classes_error_ = classes.error().what;
@@ -45,7 +45,7 @@ codec::NodeChanges NodeTotals::wanted(const GpuInventory& cards, const std::opti
   const auto now = world_.clock.now();
   if (now >= next_classes_) {
     next_classes_ = now + kAskClasses;
-    look_for_classes();
+    read_device_classes();
   }
   if (!mapped_) {
     // kube-scheduler would bind a pod here for a total of a mapped name, and it would start without a device.

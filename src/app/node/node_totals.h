@@ -37,7 +37,7 @@ class NodeTotals {
                                           NodeFacts* facts);
 
  private:
-  void look_for_classes();
+  void read_device_classes();
   [[nodiscard]] codec::NodeChanges to_withdraw(const codec::NodeObject& node,
                                                const std::map<std::string, std::size_t>& plugins) const;
 

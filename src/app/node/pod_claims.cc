@@ -25,7 +25,7 @@ std::string refusal_key(const std::pair<std::string, std::string>& claim) {
 
 /// Whether one of the DeviceClasses is Carve's: its object contains the driver's name. Only kube-scheduler evaluates
 /// its expressions.
-bool PodClaims::ours(const std::vector<std::string>& classes, Clock::Time now) {
+bool PodClaims::is_of_carve(const std::vector<std::string>& classes, Clock::Time now) {
   for (const auto& name : classes) {
     auto found = classes_.find(name);
     if (found == classes_.end() || now >= found->second.second) {
@@ -38,7 +38,7 @@ bool PodClaims::ours(const std::vector<std::string>& classes, Clock::Time now) {
   return false;
 }
 
-void PodClaims::look(const codec::NodePod& pod, const Key& key, Known* known, Clock::Time now) {
+void PodClaims::read_claim(const codec::NodePod& pod, const Key& key, Known* known, Clock::Time now) {
   known->next = now + kAgain;
   const auto text = api_.get(fmt::format("/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}",
                                          key.first, key.second));
@@ -49,7 +49,7 @@ void PodClaims::look(const codec::NodePod& pod, const Key& key, Known* known, Cl
   known->settled = claim->allocated;
   names_[claim->uid] = {key.first, key.second};
   if (claim->allocated) notices_.settled(refusal_key(key));
-  if (claim->allocated || !pod.pending || !ours(claim->classes, now)) return;
+  if (claim->allocated || !pod.pending || !is_of_carve(claim->classes, now)) return;
   const auto cause = fmt::format("claim {} has no allocation: spec.nodeName bound the pod to node {} without the "
                                  "scheduler, which alone allocates claims; delete the pod and select the node by "
                                  "nodeSelector kubernetes.io/hostname instead",
@@ -92,7 +92,7 @@ bool PodClaims::step(const std::vector<codec::NodePod>& pods, const std::vector<
       left = true;
       if (now < known.next || asked >= kAtOnce) continue;
       ++asked;
-      look(pod, key, &known, now);
+      read_claim(pod, key, &known, now);
     }
   }
   return left;

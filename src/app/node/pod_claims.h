@@ -33,8 +33,8 @@ class PodClaims {
     bool settled = false;  // allocated: nothing more to learn
     Clock::Time next{};
   };
-  void look(const codec::NodePod& pod, const Key& key, Known* known, Clock::Time now);
-  [[nodiscard]] bool ours(const std::vector<std::string>& classes, Clock::Time now);
+  void read_claim(const codec::NodePod& pod, const Key& key, Known* known, Clock::Time now);
+  [[nodiscard]] bool is_of_carve(const std::vector<std::string>& classes, Clock::Time now);
   void forget(const std::vector<codec::NodePod>& pods);
 
   KubeApi& api_;

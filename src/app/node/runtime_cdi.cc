@@ -45,29 +45,29 @@ RuntimeVerdict without(std::string reason, std::string message) {
 
 RuntimeVerdict by_version(const std::string& name, const std::string& text) {
   const auto version = version_of(text);
-  const auto told = name + " " + text;
+  const auto runtime = name + " " + text;
   const bool containerd = name == "containerd";
   if ((!containerd && name != "cri-o") || version.major < 0)
     return {Word::kUnknown, "RuntimeNotKnown",
             fmt::format(
                 "it is not known whether {} injects CDI devices; containerd 1.7 and CRI-O 1.24 and "
                 "later do",
-                told)};
+                runtime)};
   if (older(version, 1, containerd ? 7 : 24)) {
     return without(
         "RuntimeTooOld",
         fmt::format("{} does not support CDI devices, so no container would get its slice; update it to "
                     "{} or later",
-                    told, containerd ? "containerd 2.0" : "CRI-O 1.24"));
+                    runtime, containerd ? "containerd 2.0" : "CRI-O 1.24"));
   }
   if (containerd && version.major < 2) {
     return {Word::kUnknown, "RuntimeDidNotTell",
             fmt::format(
                 "{} injects CDI devices only with enable_cdi = true in its configuration, which the agent "
                 "cannot read because the runtime does not answer",
-                told)};
+                runtime)};
   }
-  return {Word::kWith, "RuntimeWithCDI", told + " injects CDI devices"};
+  return {Word::kWith, "RuntimeWithCDI", runtime + " injects CDI devices"};
 }
 
 }  // namespace
