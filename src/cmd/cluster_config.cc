@@ -44,16 +44,17 @@ Result<void> apply(const std::string& key, const std::string& value, ClusterConf
   return {};
 }
 
-/// What is legal line by line and would leave nvidia.com/gpu without a door: its pods would wait for ever.
+/// Refuses settings that are legal one by one but leave nvidia.com/gpu without an interface that serves it: its pods
+/// would never start.
 Result<void> check_together(const ClusterConfig& config) {
   if (config.nvidia == NvidiaDoor::kDra && config.doors == "slots")
     return fail(Code::kInvalidArgument,
-                "dialects.nvidia = dra with doors = slots: nobody serves claims; legal with it are doors = dra and "
-                "dra,slots, or dialects.nvidia = slots and off");
+                "dialects.nvidia = dra with doors = slots: no agent serves claims; set doors = dra or dra,slots, or "
+                "dialects.nvidia = slots or off");
   if (config.nvidia == NvidiaDoor::kSlots && config.doors == "dra")
     return fail(Code::kInvalidArgument,
-                "dialects.nvidia = slots with doors = dra: nobody serves slots; legal with it are doors = slots and "
-                "dra,slots, or dialects.nvidia = dra and off");
+                "dialects.nvidia = slots with doors = dra: no agent serves slots; set doors = slots or dra,slots, or "
+                "dialects.nvidia = dra or off");
   return {};
 }
 

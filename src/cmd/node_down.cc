@@ -21,17 +21,17 @@
 #include "cmd/options.h"
 #include "cmd/stop_signals.h"
 
-// carve down --node-name: what an uninstall leaves on a node of Kubernetes is taken away, on the Node object and on the
-// disk. deploy/jobs/down.yaml runs it on every node when agent and arbiter are gone.
+// carve down --node-name: removes what an uninstall leaves on a Kubernetes node, from the Node object and from the
+// disk. deploy/jobs/down.yaml runs it on every node after the agent and the arbiter have ended.
 namespace carve::cmd {
 namespace {
 
 namespace files = std::filesystem;
 
-// Pods that were told to end have 30, and their nodes something else to do.
+// Pods that are being deleted have 30 s. Their nodes may be busy.
 constexpr std::chrono::seconds kPatience{90};
 
-/// The agent's folders on the host, as this process sees them. The last one is written by `carve keep-files`.
+/// The agent's folders on the host, as paths of this process. `carve keep-files` writes the last one.
 std::vector<std::string> folders_of(const DownOptions& options) {
   const auto& host = options.host;
   return {host.host_root + host.state_dir, host.host_root + host.runtime_dir,
@@ -39,10 +39,10 @@ std::vector<std::string> folders_of(const DownOptions& options) {
           host.host_root + "/var/lib/carve-scheduler"};
 }
 
-/// Files of ours in folders of others, by folder and how their names begin: an agent that was killed leaves them.
+/// Carve's files in folders of others: the folder and the prefix of the names. An agent that was killed leaves them.
 std::vector<std::pair<std::string, std::string>> files_of(const DownOptions& options) {
   std::string cdi = options.host.cdi_dir;
-  if (cdi.rfind("/var/run/", 0) == 0) cdi.erase(0, 4);  // where that link leads to; below host_root there is no link
+  if (cdi.rfind("/var/run/", 0) == 0) cdi.erase(0, 4);  // the link's target; below host_root the link does not work
   const auto& root = options.host.host_root;
   const auto kubelet = root + options.kubelet_dir;
   return {{root + cdi, "carve-slice-"},
@@ -50,23 +50,24 @@ std::vector<std::pair<std::string, std::string>> files_of(const DownOptions& opt
           {kubelet + "/plugins_registry", "gpu.elasticgpu.io-"}};
 }
 
-/// Until no agent is on this node, and none can begin while the lock is held. One that does not answer may be stopped:
-/// only its journal's lock says that it has ended. No lock: no agent ever kept a journal there.
+/// Waits until no agent runs on this node. No agent can start while the returned lock is held. An agent that does not
+/// answer may be stopped: only the lock of its journal shows that it has ended. nullopt: no agent ever kept a journal
+/// there.
 Result<std::optional<Fd>> wait_for_agents_end(const std::string& socket, const std::string& journal) {
   SystemClock clock;
   const auto start = clock.now();
   for (;;) {
-    std::string who = "an agent answers at " + socket;
+    std::string reason = "an agent answers at " + socket;
     if (!api::Client(socket).view({})) {
       auto lock = lock_journal(journal);
       if (lock) return std::optional<Fd>(std::move(*lock));
       if (lock.error().code == Code::kNotFound) return std::nullopt;
       if (lock.error().code != Code::kFailedPrecondition) return tl::unexpected(lock.error());
-      who = lock.error().what;
+      reason = lock.error().what;
     }
     if (clock.now() - start >= kPatience) {
-      return fail(Code::kFailedPrecondition, fmt::format("after {} s: {}; delete DaemonSet carve-agent first",
-                                                         kPatience.count(), who));
+      return fail(Code::kFailedPrecondition, fmt::format("after {} s: {}; first delete DaemonSet carve-agent",
+                                                         kPatience.count(), reason));
     }
     clock.sleep_for(std::chrono::seconds(1), {});
   }
@@ -76,7 +77,7 @@ Result<void> no_holders(KubeApi& api, const std::string& node) {
   CARVE_TRY(const auto pods, node::holders_on(api, node));
   if (pods.empty()) return {};
   return fail(Code::kFailedPrecondition,
-              fmt::format("{} pod(s) with cards of Carve are on node {} ({}, …); delete them first, or --force",
+              fmt::format("{} pod(s) with cards of Carve are on node {} ({}, …); first delete them, or use --force",
                           pods.size(), node, pods.front()));
 }
 

@@ -14,7 +14,7 @@ SecurePort::SecurePort(http::ServerOptions options, const control::Routes& route
 
 void SecurePort::serve_with(const tls::Serving& serving) {
   const http::Identity identity{serving.pair.certificate, serving.pair.key, serving.authorities,
-                                tls::CertificateNames{}.service};  // kube-scheduler calls us so (scheduler.yaml)
+                                tls::CertificateNames{}.service};  // kube-scheduler uses this name (scheduler.yaml)
   const std::lock_guard lock(mutex_);
   if (stopped_) return;
   if (server_) {

@@ -424,7 +424,7 @@ class ControlProcess(RingTest):
         self.assertTrue(one.ready() and one.leads())
         change("placement.policy = spread\n")
         self.assertEqual(one.process.wait(20), 0)       # whoever started it starts it again
-        self.assertIn("the settings are others now", one.log.read_text(encoding="utf-8"))
+        self.assertIn("the settings changed", one.log.read_text(encoding="utf-8"))
 
     # --- gpushare's routes -------------------------------------------------------------------------------------------
 
@@ -468,7 +468,7 @@ class ControlProcess(RingTest):
             try:
                 control.request("POST", control.path("Pod", "none", sub="binding", dryRun="All"), self.binding("none"))
             except ApiError as error:
-                return f"a past leader of carve-control (the lease is in epoch {self.epoch()} now)" in str(error)
+                return f"a past leader of carve-control decided this record (the Lease is in epoch {self.epoch()} now)" in str(error)
         try:
             wait_for("the policy in force", 15, in_force, every=0.5)
         except AssertionError:      # it compares with the lease of an earlier try: leader-policy.yaml says why

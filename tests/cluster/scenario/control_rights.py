@@ -120,7 +120,7 @@ class ControlRights(RingTest):
         name = self.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": self.name()}, "type": "Normal",
                             "source": {"component": "kubelet"}, "message": "x", "reason": "Rights",
                             "involvedObject": {"kind": "Node", "name": "n1", "namespace": "default"}})["metadata"]["name"]
-        refused = "carve-control may write events in its own name only"
+        refused = "carve-control may write only events with itself as the source"
         wait_for("the policy is in force", 30, lambda: refused in self.event(self.control, "kubelet"), every=0.5)
         self.assertEqual(self.event(self.control, "carve-control"), "done")
         self.assertIn(refused, self.event(self.control, "carve-control", name), "somebody else's event")

@@ -87,7 +87,7 @@ class Kubectl(RingTest):
     def test_where_carve_is_not_it_is_said(self):
         code, said, complaint = self.said("kubectl", "carve", "inspect", "--carve-namespace", "nowhere")
         self.assertEqual((code, said), self.said("kubectl", "carve", "inspect")[:2])
-        self.assertIn("there is no namespace nowhere; --carve-namespace says where Carve is", complaint)
+        self.assertIn("namespace nowhere does not exist; set --carve-namespace to Carve's namespace", complaint)
         code, _, complaint = self.said("kubectl", "carve", "top", "--once", "--carve-namespace", "nowhere")
         self.assertEqual(code, 1)
         self.assertIn("no agent runs in namespace nowhere", complaint)

@@ -96,7 +96,7 @@ class Races(SlotTest):
         self.wait_ready(placed["metadata"]["name"])
         self.assert_right(placed["metadata"]["name"])
         wait_for("a warning that names the record", 60, lambda: [w for w in self.warnings(foreign) if "has no record" in w])
-        self.assertTrue([w for w in self.warnings(foreign) if "has no record" in w and "see that `carve control` runs" in w])
+        self.assertTrue([w for w in self.warnings(foreign) if "has no record" in w and "check that `carve control` runs" in w])
         wait_for("the Node says it too", 15, lambda: self.node_says("GPUStartsRefused")[0])
         self.assertIn(f"pod default/{foreign['metadata']['name']}, container main", self.node_says("GPUStartsRefused")[1])
         self.assertEqual(self.phase(foreign["metadata"]["name"]), "Pending")

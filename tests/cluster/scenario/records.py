@@ -166,7 +166,7 @@ class Records(RingTest):
             for key in (RECORD, INDEX):
                 with self.subTest(path=path, key=key):
                     said = self.said(self.tenant, "POST", path, self.binding(name, {key: FORGED}))
-                    self.assertRegex(said, f"^403 .*a Binding with annotation {key} is made by carve-control only")
+                    self.assertRegex(said, f"^403 .*only carve-control may create a Binding with annotation {key}")
         found = self.kube.get("Pod", name, self.space)
         self.assertEqual(found["metadata"].get("annotations", {}), {})
         self.assertNotIn("nodeName", found["spec"])
@@ -193,7 +193,7 @@ class Records(RingTest):
         for change in ({"aliyun.com/gpu-count": "2"}, {"aliyun.com/gpu-count": None}):
             for sub in (None, "status"):
                 said = self.said(self.tenant, "PATCH", self.pods(name, sub), {"metadata": {"labels": change}}, MERGE)
-                self.assertRegex(said, "^403 .*may not change; make a new pod")
+                self.assertRegex(said, "^403 .*may not change; create a new pod")
         self.assertEqual(self.said(self.tenant, "PATCH", self.pods(name), {"metadata": {"labels": {"a": "b"}}}, MERGE),
                          "done")
 
