@@ -66,7 +66,7 @@ class Bench {
   std::int32_t next_ = 100;
 };
 
-TEST(Timeline, AloneEveryNanosecondIsDelivered) {
+TEST(Timeline, ALoneProcessGetsEveryNanosecond) {
   Bench b;
   Client* c = b.client();
   Stream* s = b.stream(c);
@@ -89,7 +89,7 @@ TEST(Timeline, AKernelBeginsWhenItWasSubmittedNotWhenItWasSeen) {
   EXPECT_EQ(b.done_at(s), 7 * kMs + 100 * kUs);
 }
 
-TEST(Timeline, TwoProcessesShareBySlicesAndPayForSwitches) {
+TEST(Timeline, TwoProcessesAlternateInTimeSlicesAndPayForSwitches) {
   Bench b;
   Client* one = b.client();
   Client* two = b.client();
@@ -108,7 +108,7 @@ TEST(Timeline, TwoProcessesShareBySlicesAndPayForSwitches) {
   EXPECT_EQ(card.switches, 20 * kMs / (1124 * kUs));
 }
 
-TEST(Timeline, AProcessThatRunsDryHandsTheCardOnAtOnce) {
+TEST(Timeline, AProcessWithoutWorkYieldsTheCardImmediately) {
   Bench b;
   Stream* s1 = b.stream(b.client());
   Stream* s2 = b.stream(b.client());
@@ -119,7 +119,7 @@ TEST(Timeline, AProcessThatRunsDryHandsTheCardOnAtOnce) {
   EXPECT_EQ(b.done_at(s2), 500 * kUs);  // 200 + 100 to switch + 200
 }
 
-TEST(Timeline, CopiesRunBesideKernels) {
+TEST(Timeline, CopiesRunConcurrentlyWithKernels) {
   Bench b;
   Client* c = b.client();
   Stream* compute = b.stream(c);
@@ -133,7 +133,7 @@ TEST(Timeline, CopiesRunBesideKernels) {
   EXPECT_EQ(b.account(c).gpu_ns, 1000 * kUs);
 }
 
-TEST(Timeline, WaitsHoldAcrossStreamsAndCardsAndMarksTellTheTime) {
+TEST(Timeline, WaitsHoldAcrossStreamsAndCardsAndMarksRecordTheTime) {
   Bench b;
   Client* c = b.client();
   Stream* first = b.stream(c, 0);
@@ -148,7 +148,7 @@ TEST(Timeline, WaitsHoldAcrossStreamsAndCardsAndMarksTellTheTime) {
   EXPECT_EQ(c->channel->time_slots[8].load() - kBoot, 350 * kUs);
 }
 
-TEST(Timeline, AHostFunctionHoldsItsStreamUntilTheClientSaysSo) {
+TEST(Timeline, AHostFunctionHoldsItsStreamUntilTheClientReportsItDone) {
   Bench b;
   Stream* s = b.stream(b.client());
   b.kernel_of(s, 0, 100 * kUs);
@@ -162,7 +162,7 @@ TEST(Timeline, AHostFunctionHoldsItsStreamUntilTheClientSaysSo) {
   EXPECT_EQ(b.done_at(s), 3 * kMs + 100 * kUs);
 }
 
-TEST(Timeline, DeathInTheMiddleOfAKernelFreesTheCardAndKeepsTheAccount) {
+TEST(Timeline, ADeathDuringAKernelFreesTheCardAndKeepsTheAccount) {
   Bench b;
   Client* one = b.client();
   Client* two = b.client();
@@ -178,7 +178,7 @@ TEST(Timeline, DeathInTheMiddleOfAKernelFreesTheCardAndKeepsTheAccount) {
   EXPECT_EQ(b.done_at(s2), 400 * kUs);
 }
 
-TEST(Timeline, NonsenseInTheRingNeitherHangsNorTrapsTheDaemon) {
+TEST(Timeline, InvalidCommandsNeitherHangNorCrashTheDaemon) {
   Bench b;
   Client* c = b.client();
   Stream* s = b.stream(c);
@@ -255,7 +255,7 @@ std::vector<std::uint64_t> play_random(std::uint32_t seed, std::uint64_t step) {
   return out;
 }
 
-TEST(Timeline, HowOftenOneLooksChangesNothing) {
+TEST(Timeline, TheResultDoesNotDependOnTheStepSize) {
   for (std::uint32_t seed = 1; seed <= 20; ++seed) {
     const auto fine = play_random(seed, 37 * kUs);
     EXPECT_EQ(fine, play_random(seed, 5 * kMs)) << "seed " << seed;
@@ -263,7 +263,7 @@ TEST(Timeline, HowOftenOneLooksChangesNothing) {
   }
 }
 
-TEST(Timeline, WindowsAddUpToWhatWasDelivered) {
+TEST(Timeline, WindowsSumToTheDeliveredTime) {
   Bench b;
   Client* c = b.client();
   Stream* s = b.stream(c);
@@ -274,7 +274,7 @@ TEST(Timeline, WindowsAddUpToWhatWasDelivered) {
   EXPECT_EQ(history.sum(kBoot, kBoot + 100 * kMs), 100 * 730 * kUs);
 }
 
-TEST(Memory, TheCardIsGrantedToItsLastGranuleAndNotOneMore) {
+TEST(Memory, GrantsTheLastGranuleOfTheCardAndNoMore) {
   Bench b("t4x1");
   Client* c = b.client();
   const Model& model = *b.kernel().machine().model;
@@ -307,7 +307,7 @@ TEST(Memory, SmallAllocationsShareGranulesAndAreCountedExactly) {
   EXPECT_EQ(b.kernel().engine(0).used_bytes, 0U);
 }
 
-TEST(Memory, WhatTheDriverTakesForModulesIsNotExplicitButIsGoneFromTheCard) {
+TEST(Memory, ModuleMemoryIsNotExplicitButIsUsedOnTheCard) {
   Bench b("t4x1");
   Client* c = b.client();
   std::uint64_t small = 0, large = 0, handle = 0;
@@ -326,7 +326,7 @@ TEST(Memory, WhatTheDriverTakesForModulesIsNotExplicitButIsGoneFromTheCard) {
   EXPECT_EQ(b.kernel().engine(0).used_bytes, 0U);
 }
 
-TEST(Memory, AGroupsHighestSumIsOfOneInstant) {
+TEST(Memory, AGroupsHighestSumIsThatOfOneInstant) {
   Bench b;
   Client* one = b.client("/slice");
   Client* two = b.client("/slice");
@@ -346,7 +346,7 @@ TEST(Memory, AGroupsHighestSumIsOfOneInstant) {
   EXPECT_EQ(group.processes, 1U);
 }
 
-TEST(Profiles, BadOnesAreRefusedWithTheLegalNames) {
+TEST(Profiles, ABadProfileIsRefusedWithTheLegalNames) {
   Machine machine;
   for (const char* bad :
        {"", "x", "h200x0", "h200x17", "h200x", "h300x2", "H200x2", "h200x2 ", "h200x01", "t4-1"}) {

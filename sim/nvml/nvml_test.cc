@@ -118,7 +118,7 @@ class Holder {
   bool up_ = false;
 };
 
-TEST(NvmlLife, CountsItsUsersAndRefusesBeforeAndAfter) {
+TEST(NvmlLife, CountsItsUsersAndRefusesCallsBeforeAndAfter) {
   const Lib lib("libnvidia-ml.so.1");
   ASSERT_TRUE(lib.is_open());
   unsigned count = 0;
@@ -136,7 +136,7 @@ TEST(NvmlLife, CountsItsUsersAndRefusesBeforeAndAfter) {
   EXPECT_EQ(lib.call("nvmlDeviceGetCount", &count), kUninitialized);
 }
 
-TEST_F(Nvml, OneCardByEveryKey) {
+TEST_F(Nvml, EveryKeyFindsTheSameCard) {
   char uuid[96] = {}, serial[30] = {};
   PciInfo pci = {};
   ASSERT_EQ(lib.call("nvmlDeviceGetUUID", card1, uuid, 96U), kSuccess);
@@ -155,7 +155,7 @@ TEST_F(Nvml, OneCardByEveryKey) {
   EXPECT_EQ(lib.call("nvmlDeviceGetHandleByIndex_v2", 2U, &none), kInvalidArgument);
 }
 
-TEST_F(Nvml, TextNeedsRoomAndAPointer) {
+TEST_F(Nvml, TextNeedsALargeEnoughBuffer) {
   char name[96] = {};
   ASSERT_EQ(lib.call("nvmlDeviceGetName", card0, name, 96U), kSuccess);
   EXPECT_STREQ(name, "NVIDIA H200 (SIMULATED)");
@@ -166,7 +166,7 @@ TEST_F(Nvml, TextNeedsRoomAndAPointer) {
   EXPECT_EQ(lib.call("nvmlDeviceGetName", static_cast<Device>(nullptr), name, 96U), kInvalidArgument);
 }
 
-TEST_F(Nvml, MemoryFollowsWhatAProcessHolds) {
+TEST_F(Nvml, UsedMemoryFollowsTheProcesses) {
   MemoryV2 before = {struct_version<MemoryV2>(2), 0, 0, 0, 0};
   ASSERT_EQ(lib.call("nvmlDeviceGetMemoryInfo_v2", card0, &before), kSuccess);
   EXPECT_EQ(before.total, kCardBytes);
@@ -192,7 +192,7 @@ TEST_F(Nvml, MemoryFollowsWhatAProcessHolds) {
   EXPECT_EQ(lib.call("nvmlDeviceGetMemoryInfo_v2", card0, &wrong), kVersionMismatch);
 }
 
-TEST_F(Nvml, ProcessListsInBothRecordSizes) {
+TEST_F(Nvml, ReturnsProcessListsInBothRecordSizes) {
   const Holder a(64 * kMiB, false), b(128 * kMiB, false);
   ASSERT_TRUE(a.up() && b.up());
   unsigned count = 0;
@@ -220,7 +220,7 @@ TEST_F(Nvml, ProcessListsInBothRecordSizes) {
   EXPECT_EQ(first[2].pid, 0x5A5A5A5AU) << "nothing past the second record";
 }
 
-TEST_F(Nvml, UtilisationIsLateWholeAndTrue) {
+TEST_F(Nvml, UtilisationIsWholePercentOfFinishedPeriods) {
   ProcessUtilizationSample samples[8];
   unsigned count = 8;
   EXPECT_EQ(lib.call("nvmlDeviceGetProcessUtilization", card1, samples, &count, 0ULL), kNotFound);
@@ -259,7 +259,7 @@ TEST_F(Nvml, UtilisationIsLateWholeAndTrue) {
 
 // The card's periods and its processes' are two questions to the simulated driver: without a pause, so that many
 // periods end between the two.
-TEST_F(Nvml, APeriodThatEndsMeanwhileMakesNobodyBusierThanAlways) {
+TEST_F(Nvml, APeriodThatEndsBetweenTwoRequestsRaisesNoUtilisation) {
   const Holder busy(kMiB, true);
   ASSERT_TRUE(busy.up());
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
@@ -275,7 +275,7 @@ TEST_F(Nvml, APeriodThatEndsMeanwhileMakesNobodyBusierThanAlways) {
   EXPECT_LE(most, 100U);
 }
 
-TEST_F(Nvml, AChildOfForkAsksForItself) {
+TEST_F(Nvml, AForkedChildOpensItsOwnConnection) {
   unsigned count = 0;
   const Lib& library = lib;
   Device device = card0;
@@ -290,7 +290,7 @@ TEST_F(Nvml, AChildOfForkAsksForItself) {
   EXPECT_EQ(count, 2U);
 }
 
-TEST_F(Nvml, ACardWhoseNodeCannotBeOpenedIsNotThere) {
+TEST_F(Nvml, ACardWhoseNodeCannotBeOpenedIsNotVisible) {
   EXPECT_EQ(in_child([] {
     if (unshare(CLONE_NEWNS) != 0) return 1;
     // A socket's inode over the node: open() says ENXIO to everybody, root included.
@@ -315,7 +315,7 @@ TEST_F(Nvml, ACardWhoseNodeCannotBeOpenedIsNotThere) {
   }), 0);
 }
 
-TEST_F(Nvml, TopologyOfTwoCardsOnTwoSockets) {
+TEST_F(Nvml, ReportsTheTopologyOfTwoCardsOnTwoSockets) {
   unsigned level = 0, state = 0, p2p = 9;
   EXPECT_EQ(lib.call("nvmlDeviceGetTopologyCommonAncestor", card0, card1, &level), kSuccess);
   EXPECT_EQ(level, 50U) << "across the sockets";
@@ -331,7 +331,7 @@ TEST_F(Nvml, TopologyOfTwoCardsOnTwoSockets) {
   EXPECT_NE(cpus[0], 0UL) << "a program that pins itself there must find a processor";
 }
 
-TEST_F(Nvml, EventSetsWaitAndSayTimeout) {
+TEST_F(Nvml, AnEventSetWaitsAndReturnsTimeout) {
   void* set = nullptr;
   ASSERT_EQ(lib.call("nvmlEventSetCreate", &set), kSuccess);
   EXPECT_EQ(lib.call("nvmlDeviceRegisterEvents", card0, 8ULL, set), kSuccess);
@@ -342,7 +342,7 @@ TEST_F(Nvml, EventSetsWaitAndSayTimeout) {
   EXPECT_EQ(lib.call("nvmlEventSetFree", set), kInvalidArgument);
 }
 
-TEST_F(Nvml, TheToolsTableSaysNotSupportedButForLists) {
+TEST_F(Nvml, TheToolsTableSupportsOnlyTheLists) {
   const unsigned char tools[16] = {0xC4, 0xFE, 0x3E, 0x6C, 0xC9, 0x8F, 0x6C, 0x4E,
                                    0xA3, 0x27, 0xEE, 0x69, 0x6E, 0x12, 0xF7, 0xC4};
   const unsigned char unknown[16] = {};
@@ -363,7 +363,7 @@ TEST_F(Nvml, TheToolsTableSaysNotSupportedButForLists) {
   }
 }
 
-TEST_F(Nvml, WhatIsNotModelledSaysSo) {
+TEST_F(Nvml, UnmodelledFunctionsReturnNotSupported) {
   EXPECT_EQ(lib.call("nvmlDeviceSetMigMode", card0, 1U, static_cast<int*>(nullptr)), kNotSupported);
   EXPECT_EQ(lib.call("nvmlDeviceGetFanSpeed", card0, static_cast<unsigned*>(nullptr)), kNotSupported);
 }

@@ -69,7 +69,7 @@ pid_t program_that_gets(int expected, int card = 0) {
   });
 }
 
-TEST_F(Faults, AnUncorrectableErrorEndsAllContextsOfItsCardAndNoOther) {
+TEST_F(Faults, AnUncorrectableErrorEndsAllContextsOfItsCardOnly) {
   const pid_t one = program_that_gets(kEcc);
   const pid_t two = program_that_gets(kEcc);
   until_it_runs(one);
@@ -93,7 +93,7 @@ TEST_F(Faults, AnUncorrectableErrorEndsAllContextsOfItsCardAndNoOther) {
   in_child([] { use_card(); });
 }
 
-TEST_F(Faults, AProgramsOwnErrorEndsItsContextsOnly) {
+TEST_F(Faults, AProgramsOwnErrorEndsOnlyItsContexts) {
   const pid_t guilty = program_that_gets(kIllegalAddress);
   until_it_runs(guilty);
   const pid_t beside = start_child([] {
@@ -108,7 +108,7 @@ TEST_F(Faults, AProgramsOwnErrorEndsItsContextsOnly) {
   in_child([] { use_card(); });
 }
 
-TEST_F(Faults, AnXidThatHarmsNobodyLetsEverybodyGoOn) {
+TEST_F(Faults, AHarmlessXidEndsNoContext) {
   const pid_t child = start_child([] {
     use_card();
     void* spin = kernel("carve_spin_300ms");
@@ -122,7 +122,7 @@ TEST_F(Faults, AnXidThatHarmsNobodyLetsEverybodyGoOn) {
   EXPECT_EQ(ctl("reset 0"), 0);
 }
 
-TEST_F(Faults, EventsReachWhoRegisteredTheCardAndOnlyThem) {
+TEST_F(Faults, EventsReachOnlyTheSetsThatRegisteredTheCard) {
   in_child([] {
     Device cards[2] = {};
     ASSERT_EQ(ml("nvmlInit_v2"), nvml::kSuccess);
@@ -175,7 +175,7 @@ TEST_F(Faults, AWaiterIsWokenByTheEventNotByItsTimeout) {
   });
 }
 
-TEST_F(Faults, ALostCardSaysSoEverywhereAndItsNeighbourDoesNot) {
+TEST_F(Faults, EveryCallOnALostCardReportsItAndOtherCardsWork) {
   const pid_t running = program_that_gets(kUnknown);
   until_it_runs(running);
   in_child([] {
@@ -197,7 +197,7 @@ TEST_F(Faults, ALostCardSaysSoEverywhereAndItsNeighbourDoesNot) {
   EXPECT_EQ(wait_child(running), 0);
 }
 
-TEST_F(Faults, AHangingLibraryAnswersNobodyUntilItIsOver) {
+TEST_F(Faults, AHangingLibraryAnswersNoCallUntilTheHangEnds) {
   in_child([] {
     Device card = nullptr;
     ASSERT_EQ(ml("nvmlInit_v2"), 0);
@@ -223,7 +223,7 @@ TEST_F(Faults, AHangingLibraryAnswersNobodyUntilItIsOver) {
   EXPECT_EQ(wait_child(starting), 0);
 }
 
-TEST_F(Faults, ADriverThatIsGoneCannotBeOpenedAndWhatRunsGoesOn) {
+TEST_F(Faults, AGoneDriverCannotBeOpenedAndRunningProgramsContinue) {
   const pid_t running = start_child([] {
     use_card();
     void* spin = kernel("carve_spin_500ms");
@@ -255,14 +255,14 @@ TEST_F(Faults, ADriverThatIsGoneCannotBeOpenedAndWhatRunsGoesOn) {
   EXPECT_EQ(wait_child(running), 0);
 }
 
-TEST_F(Faults, WhatCannotBeBrokenIsNamed) {
+TEST_F(Faults, InvalidFaultsAreRefused) {
   for (const char* bad : {"xid", "xid 0", "xid 0 0", "xid 0 1000", "xid two 48", "lose", "hang", "hang maybe",
                           "driver up", "return 16", "lose 0 1"})
     EXPECT_EQ(ctl(bad), 2) << bad;
   EXPECT_EQ(ctl("lose 7"), 2) << "no such card on this machine";
 }
 
-TEST_F(Faults, ATenantBreaksNothing) {
+TEST_F(Faults, ATenantCannotInjectFaults) {
   in_child([] {
     ASSERT_EQ(setuid(65534), 0);
     Connection tenant;

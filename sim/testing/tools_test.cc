@@ -35,7 +35,7 @@ std::string program(const std::string& name) {
   return ctl.substr(0, ctl.rfind('/') + 1) + name;
 }
 
-TEST(Tools, BadInputIsNamedAndEndsWithTwo) {
+TEST(Tools, BadInputIsNamedAndExitsWith2) {
   for (const char* bad :
        {"carve-simd", "carve-simd --profile h300x2", "carve-simd --profile t4x17",
         "carve-simd --nonsense", "carve-simd --profile t4 --ready-fd x", "carve-simctl",
@@ -54,7 +54,7 @@ TEST(Tools, BadInputIsNamedAndEndsWithTwo) {
   EXPECT_NE(second.text.find("Address already in use"), std::string::npos) << second.text;
 }
 
-TEST(Tools, TwoProcessesGetTheSameAndSwitchesCostWhatTheTableSays) {
+TEST(Tools, TwoProcessesGetEqualTimeAndSwitchesCostWhatTheTableSays) {
   const std::string spin = program("carve-sample-spin --seconds 2.2 --kernel-us 500 --depth 512");
   const Output out = run("(" + spin + " & " + spin + " & wait)");
   ASSERT_EQ(out.code, 0) << out.text;
@@ -95,7 +95,7 @@ TEST(Tools, AccountCardsAndGroupsAreJsonAndAgree) {
   EXPECT_EQ(nlohmann::json::parse(full.text)["out_of_memory"], true);
 }
 
-TEST(Tools, RunGivesTheCommandsOwnExitCode) {
+TEST(Tools, RunReturnsTheCommandsExitCode) {
   EXPECT_EQ(run(program("carve-sim-run h200x1 -- sh -c 'exit 7'")).code, 7);
   EXPECT_EQ(run(program("carve-sim-run h200x1 -- sh -c 'kill -9 $$'")).code, 128 + 9);
   EXPECT_EQ(run(program("carve-sim-run h200x1 /nonexistent/program")).code, 127);
