@@ -5,8 +5,7 @@
 
 #include "sim/daemon/kernel.h"
 
-// The card's schedule in exact virtual time: commands with time stamps in, account out, no clock,
-// no sleep.
+// The card's schedule in exact virtual time: commands with time stamps in, the account out, without a clock or a sleep.
 namespace carve::sim {
 namespace {
 
@@ -96,13 +95,13 @@ TEST(Timeline, TwoProcessesAlternateInTimeSlicesAndPayForSwitches) {
   Stream* s1 = b.stream(one);
   Stream* s2 = b.stream(two);
   for (int i = 0; i < 1000; ++i) {
-    b.kernel_of(s1, 0, 5 * kMs);   // longer than a slice: preempted and resumed
-    b.kernel_of(s2, 0, 25 * kUs);  // many in a slice
+    b.kernel_of(s1, 0, 5 * kMs);   // longer than a time slice: preempted and resumed
+    b.kernel_of(s2, 0, 25 * kUs);  // many in a time slice
   }
   b.advance(20 * kMs);
   const Engine& card = b.kernel().engine(0);
   EXPECT_EQ(b.account(one).gpu_ns + b.account(two).gpu_ns + card.switch_ns, 20 * kMs);
-  // 1,024 µs each in turn, 100 µs between: 1.124 ms a turn.
+  // 1,024 µs each in turn and 100 µs for the switch: 1.124 ms per turn.
   EXPECT_NEAR(static_cast<double>(b.account(one).gpu_ns), 20e6 * 1024 / 1124 / 2, 1.1e6);
   EXPECT_NEAR(static_cast<double>(b.account(two).gpu_ns), 20e6 * 1024 / 1124 / 2, 1.1e6);
   EXPECT_EQ(card.switches, 20 * kMs / (1124 * kUs));
@@ -157,7 +156,7 @@ TEST(Timeline, AHostFunctionHoldsItsStreamUntilTheClientReportsItDone) {
   b.advance(2 * kMs);
   EXPECT_EQ(s->head, 1U);
   s->cell->host_done.store(2);
-  b.advance(3 * kMs);  // seen now: the kernel behind it begins now, not in the past
+  b.advance(3 * kMs);  // processed now: the kernel behind it begins now, not in the past
   b.advance(4 * kMs);
   EXPECT_EQ(b.done_at(s), 3 * kMs + 100 * kUs);
 }
@@ -192,7 +191,7 @@ TEST(Timeline, InvalidCommandsNeitherHangNorCrashTheDaemon) {
   b.advance(1 * kMs);
   s->cell->submitted.store(1'000'000);  // a tail beyond the ring
   b.advance(2 * kMs);
-  s->cell->submitted.store(0);  // and one that goes back
+  s->cell->submitted.store(0);  // a tail that decreases
   b.advance(3 * kMs);
   SUCCEED();
 }
@@ -221,8 +220,8 @@ std::vector<Step> random_program(std::mt19937& random) {
   return out;
 }
 
-/// A random program for three processes on two cards, looked at every `step` ns: when each stream
-/// ended, and what each process got.
+/// A random program for three processes on two cards, advanced every `step` ns. Returns when each stream ended, and
+/// what each process got.
 std::vector<std::uint64_t> play_random(std::uint32_t seed, std::uint64_t step) {
   Bench b;
   std::mt19937 random(seed);

@@ -1,5 +1,5 @@
-// libnvidia-ml.so.1 as a program sees it, on a daemon of its own. What is held and run is made through
-// libcuda.so.1; the truth comes from the daemon's account.
+// libnvidia-ml.so.1 as a program sees it, on its own daemon. The test allocates and runs through libcuda.so.1; the
+// daemon's account is the truth.
 #include "sim/nvml/nvml_abi.h"
 
 #include <dlfcn.h>
@@ -70,7 +70,7 @@ int in_child(const std::function<int()>& f) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// A child that holds `bytes` on card 0 and, if asked, keeps it busy, until the object goes away.
+/// A child process that holds `bytes` on card 0 and, if requested, keeps it busy, until the object is destroyed.
 class Holder {
  public:
   Holder(std::uint64_t bytes, bool busy) {
@@ -183,11 +183,11 @@ TEST_F(Nvml, UsedMemoryFollowsTheProcesses) {
     EXPECT_EQ(first.free + first.used, first.total);
     MemoryV2 other = before;
     ASSERT_EQ(lib.call("nvmlDeviceGetMemoryInfo_v2", card1, &other), kSuccess);
-    EXPECT_EQ(other.used, 0U) << "the other card has nothing to do with it";
+    EXPECT_EQ(other.used, 0U) << "the other card is not affected";
   }
   MemoryV2 after = before;
   ASSERT_EQ(lib.call("nvmlDeviceGetMemoryInfo_v2", card0, &after), kSuccess);
-  EXPECT_EQ(after.used, before.used) << "killed: all given back";
+  EXPECT_EQ(after.used, before.used) << "a killed process frees everything";
   MemoryV2 wrong = {sizeof(MemoryV2) | 1U << 24, 0, 0, 0, 0};
   EXPECT_EQ(lib.call("nvmlDeviceGetMemoryInfo_v2", card0, &wrong), kVersionMismatch);
 }
@@ -226,7 +226,7 @@ TEST_F(Nvml, UtilisationIsWholePercentOfFinishedPeriods) {
   EXPECT_EQ(lib.call("nvmlDeviceGetProcessUtilization", card1, samples, &count, 0ULL), kNotFound);
   const Holder busy(kMiB, true);
   ASSERT_TRUE(busy.up());
-  // No sleeping for a fixed time: ask until two whole periods were seen busy, at most 10 s.
+  // No fixed sleep: query until two whole periods were busy, at most 10 s.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   std::uint32_t best = 0;
   std::uint64_t last = 0;
@@ -237,7 +237,7 @@ TEST_F(Nvml, UtilisationIsWholePercentOfFinishedPeriods) {
       for (unsigned i = 0; i < count; ++i) {
         EXPECT_LE(samples[i].sm, 100U);
         if (static_cast<pid_t>(samples[i].pid) != busy.pid()) continue;
-        EXPECT_GT(samples[i].time_us, last) << "newer than what was seen";
+        EXPECT_GT(samples[i].time_us, last) << "newer than the last sample";
         best = std::max(best, samples[i].sm);
         last = samples[i].time_us;
         ++changes;
@@ -257,8 +257,8 @@ TEST_F(Nvml, UtilisationIsWholePercentOfFinishedPeriods) {
   EXPECT_GT(warm, cold);
 }
 
-// The card's periods and its processes' are two questions to the simulated driver: without a pause, so that many
-// periods end between the two.
+// The card's periods and its processes' periods are two requests to the simulated driver. The test sends them without a
+// pause, so that many periods end between the two.
 TEST_F(Nvml, APeriodThatEndsBetweenTwoRequestsRaisesNoUtilisation) {
   const Holder busy(kMiB, true);
   ASSERT_TRUE(busy.up());
@@ -293,7 +293,7 @@ TEST_F(Nvml, AForkedChildOpensItsOwnConnection) {
 TEST_F(Nvml, ACardWhoseNodeCannotBeOpenedIsNotVisible) {
   EXPECT_EQ(in_child([] {
     if (unshare(CLONE_NEWNS) != 0) return 1;
-    // A socket's inode over the node: open() says ENXIO to everybody, root included.
+    // A socket's inode over the node: open() returns ENXIO to every process, including root's.
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     sockaddr_un at = {};
     at.sun_family = AF_UNIX;
@@ -302,7 +302,7 @@ TEST_F(Nvml, ACardWhoseNodeCannotBeOpenedIsNotVisible) {
     if (mount(at.sun_path, "/dev/nvidia0", nullptr, MS_BIND, nullptr) != 0) return 3;
     unlink(at.sun_path);
     const Lib fresh("libnvidia-ml.so.1");
-    // The parent's library is loaded already and has its own idea; end it.
+    // The library is already loaded and has the parent's state; shut it down.
     while (fresh.call("nvmlShutdown") == kSuccess) {
     }
     unsigned count = 9, minor = 9;
@@ -328,7 +328,7 @@ TEST_F(Nvml, ReportsTheTopologyOfTwoCardsOnTwoSockets) {
   EXPECT_EQ(p2p, 0U);
   unsigned long cpus[4] = {};
   EXPECT_EQ(lib.call("nvmlDeviceGetCpuAffinity", card1, 4U, cpus), kSuccess);
-  EXPECT_NE(cpus[0], 0UL) << "a program that pins itself there must find a processor";
+  EXPECT_NE(cpus[0], 0UL) << "a program that pins itself there needs a processor";
 }
 
 TEST_F(Nvml, AnEventSetWaitsAndReturnsTimeout) {

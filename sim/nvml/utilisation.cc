@@ -1,5 +1,5 @@
-// How busy the card and its processes were. As on a real card these are whole per cent of sampling
-// periods of 1/6 s, seen only when a period is over: coarse and late on purpose.
+// The utilisation of the card and its processes. As on a real card, values are whole percent of sampling periods of 1/6
+// s and visible only when a period is over: intentionally coarse and late.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -10,7 +10,7 @@ namespace carve::sim::nvml {
 namespace {
 
 constexpr unsigned kPeriodUs = 166667;
-// A reader that asks from the beginning of time gets the mean of the last second, not of 12 s.
+// A caller that passes time 0 gets the mean of the last second, not of 12 s.
 constexpr std::uint64_t kLongestMeanUs = 1000000;
 
 struct Mean {
@@ -18,8 +18,8 @@ struct Mean {
   bool active = false;
 };
 
-/// Mean per process over the periods after since_us (at most the last second's); only processes that
-/// did something in them.
+/// Mean per process over the periods after since_us (at most those of the last second); only processes that were active
+/// in them.
 Return process_means(const Here& h, std::uint64_t since_us, std::map<std::uint32_t, Mean>* out) {
   std::vector<UsageSample> samples;
   if (Return r = h.session.usage(h.card, since_us, &samples); r != kSuccess) return r;
@@ -47,7 +47,7 @@ Return process_means(const Here& h, std::uint64_t since_us, std::map<std::uint32
   return kSuccess;
 }
 
-/// The common tail of both per-process calls: room, count, kNotFound when nothing ran.
+/// The common end of both per-process calls: capacity, count, kNotFound when nothing ran.
 template <class Record, class Make>
 Return hand_out(const std::map<std::uint32_t, Mean>& means, unsigned* count, Record* out,
                 Make make) {
@@ -61,7 +61,7 @@ Return hand_out(const std::map<std::uint32_t, Mean>& means, unsigned* count, Rec
 
 std::uint32_t narrow(std::uint64_t v) { return static_cast<std::uint32_t>(v); }
 
-// No video engine is simulated: present and idle.
+// No video engine is simulated: it is present and idle.
 Return idle_engine(Device device, unsigned* percent, unsigned* period_us) {
   return on_card(device, [&](const Here&) -> Return {
     if (percent == nullptr || period_us == nullptr) return kInvalidArgument;

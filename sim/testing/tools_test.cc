@@ -7,8 +7,7 @@
 #include "sim/testing/child.h"
 #include "sim/testing/gtest_instance.h"
 
-// The simulator's programs as a person or a script uses them: JSON out, clear errors, shares as on
-// the table.
+// The simulator's programs as a person or a script uses them: JSON output, clear errors, shares as in the table.
 namespace carve::sim {
 namespace {
 
@@ -60,8 +59,8 @@ TEST(Tools, TwoProcessesGetEqualTimeAndSwitchesCostWhatTheTableSays) {
   ASSERT_EQ(out.code, 0) << out.text;
   const auto windows =
       nlohmann::json::parse(run(program("carve-simctl windows --ms 500")).text)["windows"];
-  // A process's first and last windows are not whole: judged are those in which both had work
-  // throughout.
+  // A process's first and last windows are partial. Only windows in which both processes had work throughout are
+  // judged.
   int judged = 0;
   for (const auto& window : windows) {
     double sum = 0;
