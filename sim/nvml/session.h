@@ -32,8 +32,8 @@ struct ProcessUse {
 struct UsageSample {
   std::uint64_t time_us = 0;  ///< CLOCK_REALTIME
   std::uint32_t pid = 0;      ///< 0: the card as a whole
-  std::uint32_t sm = 0;       ///< per cent of the period, rounded down, in which a kernel ran
-  std::uint32_t memory = 0;   ///< per cent of the period in which memory was copied or set
+  std::uint32_t sm = 0;       ///< percent of the period, rounded down, in which a kernel ran
+  std::uint32_t memory = 0;   ///< percent of the period in which memory was copied or set
 };
 
 class Session {
