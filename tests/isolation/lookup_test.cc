@@ -125,7 +125,7 @@ TEST_F(Lookup, GetProcAddressReturnsWhatTheDriverReturns) {
 }
 
 /// NVML inside a slice: its own memory and processes, nothing of the neighbour.
-TEST_F(Lookup, NvmlShowsOnlyTheSlice) {
+TEST_F(Lookup, NvmlShowsTheSliceAlone) {
   start_slice(1024 * kMiB);
   struct Memory {
     unsigned long long total, free, used;
