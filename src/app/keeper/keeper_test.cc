@@ -187,7 +187,7 @@ TEST_F(Keeping, ACrashWhileItLeavesIsItsEnd) {
   EXPECT_THAT(keeper.over(), Optional(128 + SIGSEGV));
 }
 
-TEST_F(Keeping, TheKeeperStopsBetweenTwoAgents) {
+TEST_F(Keeping, ToldToEndBetweenTwoAgents) {
   begin();
   for (int i = 0; i < 2; ++i) {
     agent.end({0, SIGSEGV});

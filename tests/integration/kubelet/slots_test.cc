@@ -158,7 +158,7 @@ TEST_F(Slots, APodUnknownToTheServerIsKeptWhileTheKubeletHasIt) {
   EXPECT_EQ(behind(a.containers[0]), card(0));
 }
 
-TEST_F(Slots, ASliceFollowsItsRecordAndEndsWithItsPod) {
+TEST_F(Slots, TheSliceOfTheRecordAndItsEnd) {
   start_all();
   auto a = pod("a", "u-a", {"main", "side"});
   api_has(a, record(a, {5, 7}));
