@@ -21,9 +21,9 @@ Return list_processes(Device device, unsigned* count, Record* out, Make make) {
     if (count == nullptr) return kInvalidArgument;
     std::vector<ProcessUse> found;
     if (Return r = h.session.processes(h.card, &found); r != kSuccess) return r;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     *count = static_cast<unsigned>(found.size());
-    if (found.size() > room) return kInsufficientSize;
+    if (found.size() > capacity) return kInsufficientSize;
     for (std::size_t i = 0; i < found.size(); ++i) out[i] = make(found[i]);
     return kSuccess;
   });

@@ -121,9 +121,9 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetSupportedMemoryClocks(Device device, unsig
                                                             unsigned* out) {
   return on_card(device, [&](const Here& h) -> Return {
     if (count == nullptr) return kInvalidArgument;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     *count = 1;
-    if (room < 1) return kInsufficientSize;
+    if (capacity < 1) return kInsufficientSize;
     *out = h.model.memory_clock_mhz;
     return kSuccess;
   });
@@ -135,9 +135,9 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetSupportedGraphicsClocks(Device device, uns
     if (count == nullptr) return kInvalidArgument;
     if (memory_mhz != h.model.memory_clock_mhz) return kNotFound;
     const unsigned steps = (h.model.sm_clock_mhz - h.model.sm_clock_idle_mhz) / kStepMhz + 1;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     *count = steps;
-    if (room < steps) return kInsufficientSize;
+    if (capacity < steps) return kInsufficientSize;
     for (unsigned i = 0; i < steps; ++i) out[i] = h.model.sm_clock_mhz - i * kStepMhz;
     return kSuccess;
   });

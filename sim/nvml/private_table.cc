@@ -28,9 +28,9 @@ Return named_processes(Device device, unsigned* count, NamedProcess* out) {
   const Return seen = on_card(device, [&](const Here& h) { return h.session.processes(h.card, &found); });
   if (seen != kSuccess) return seen;
   if (count == nullptr) return kInvalidArgument;
-  const unsigned room = out == nullptr ? 0 : *count;
+  const unsigned capacity = out == nullptr ? 0 : *count;
   *count = static_cast<unsigned>(found.size());
-  if (found.size() > room) return kInsufficientSize;
+  if (found.size() > capacity) return kInsufficientSize;
   for (std::size_t i = 0; i < found.size(); ++i) {
     out[i] = {found[i].pid, found[i].bytes, kNoInstance, kNoInstance, 0, {}};
     const Return named = process_name(found[i].pid, out[i].name, sizeof out[i].name);

@@ -98,12 +98,12 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetTopologyNearestGpus(Device device, unsigne
                                                           unsigned* count, Device* out) {
   return on_card(device, [&](const Here& h) -> Return {
     if (count == nullptr || level > kSystem || level % 10 != 0) return kInvalidArgument;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     unsigned found = 0;
     for (unsigned i = 0; i < h.lib.visible; ++i) {
       if (&h.lib.handles[i] == device) continue;
       if (pcie_level(h.session.machine(), h.card.minor, h.lib.handles[i].minor) > level) continue;
-      if (found < room) out[found] = &h.lib.handles[i];
+      if (found < capacity) out[found] = &h.lib.handles[i];
       ++found;
     }
     *count = found;
@@ -115,14 +115,14 @@ CARVE_NVML_EXPORT Return nvmlSystemGetTopologyGpuSet(unsigned cpu, unsigned* cou
   Library& lib = library();
   return on_library([&](Session& session) -> Return {
     if (count == nullptr) return kInvalidArgument;
-    const unsigned room = out == nullptr ? 0 : *count;
+    const unsigned capacity = out == nullptr ? 0 : *count;
     unsigned found = 0;
     for (unsigned i = 0; i < lib.visible; ++i) {
       unsigned long set[16] = {};
       add_cpus(session.machine().cards[lib.handles[i].minor].numa_node, set, std::size(set));
       constexpr unsigned kBits = 8 * sizeof(unsigned long);
       if (cpu / kBits >= std::size(set) || (set[cpu / kBits] >> cpu % kBits & 1UL) == 0) continue;
-      if (found < room) out[found] = &lib.handles[i];
+      if (found < capacity) out[found] = &lib.handles[i];
       ++found;
     }
     *count = found;

@@ -51,10 +51,10 @@ Return process_means(const Here& h, std::uint64_t since_us, std::map<std::uint32
 template <class Record, class Make>
 Return hand_out(const std::map<std::uint32_t, Mean>& means, unsigned* count, Record* out,
                 Make make) {
-  const unsigned room = out == nullptr ? 0 : *count;
+  const unsigned capacity = out == nullptr ? 0 : *count;
   *count = static_cast<unsigned>(means.size());
   if (means.empty()) return kNotFound;
-  if (means.size() > room) return kInsufficientSize;
+  if (means.size() > capacity) return kInsufficientSize;
   for (const auto& [pid, mean] : means) *out++ = make(pid, mean);
   return kSuccess;
 }
@@ -121,10 +121,10 @@ CARVE_NVML_EXPORT Return nvmlDeviceGetSamples(Device device, int type, unsigned 
     std::erase_if(samples, [](const UsageSample& s) { return s.pid != 0; });
     *value_type = kTypeU32;
     if (samples.empty()) return kNotFound;
-    const unsigned room = *count;
+    const unsigned capacity = *count;
     *count = narrow(samples.size());
     if (out == nullptr) return kSuccess;
-    if (samples.size() > room) return kInsufficientSize;
+    if (samples.size() > capacity) return kInsufficientSize;
     for (const UsageSample& s : samples) {
       out->time_us = s.time_us;
       out->value.u64 = type == kGpu ? s.sm : s.memory;

@@ -100,8 +100,8 @@ std::set<std::string> call_sites() {
   const std::regex store(
       R"((\.|->)(store_relaxed|store_release|store_seq_cst|fetch_add|fetch_sub|compare_exchange)\()");
   std::set<std::string> sites;
-  for (const char* room : {"preload", "lease"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(CARVE_SOURCE) + "/" + room)) {
+  for (const char* folder : {"preload", "lease"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(CARVE_SOURCE) + "/" + folder)) {
       const std::string name = entry.path().filename();
       if (!entry.is_regular_file() || name.find("_test.") != std::string::npos ||
           (entry.path().extension() != ".cc" && entry.path().extension() != ".h")) {
@@ -111,7 +111,7 @@ std::set<std::string> call_sites() {
       std::string line;
       for (int number = 1; std::getline(file, line); ++number) {
         if (std::regex_search(line, store)) {
-          sites.insert(std::string(room) + "/" + name + ":" + std::to_string(number));
+          sites.insert(std::string(folder) + "/" + name + ":" + std::to_string(number));
         }
       }
     }

@@ -62,9 +62,9 @@ class Generator {
     program_.processes = 1 + below(kMostProcesses);
     program_.threads = 1 + below(kMostThreads);
     program_.rounds = 4 + 2 * below(4);
-    program_.roomy = below(4) == 0;
+    program_.all_fits = below(4) == 0;
     constexpr std::uint64_t kRooms[] = {66, 130, 170, 300};
-    program_.room = (program_.roomy ? 8192 : kRooms[below(4)]) * kMebi;
+    program_.room = (program_.all_fits ? 8192 : kRooms[below(4)]) * kMebi;
   }
 
   Program make() {

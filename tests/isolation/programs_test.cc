@@ -158,7 +158,7 @@ std::string ProgramsTest::judge(const Program& program) {
     counts_.granted += sliced[i] == 0 ? 1 : 0;
     counts_.refused += refused ? 1 : 0;
     counts_.left_out += left_out ? 1 : 0;
-    if (sliced[i] == bare[i] || (!program.roomy && (refused || left_out))) continue;
+    if (sliced[i] == bare[i] || (!program.all_fits && (refused || left_out))) continue;
     wrong = describe(program.steps[i]) + ": " + std::to_string(bare[i]) + " without the library, " +
             std::to_string(sliced[i]) + " with it";
   }
@@ -206,7 +206,7 @@ TEST_F(ProgramsTest, RandomProgramsBehaveTheSameWithAndWithoutASlice) {
     std::fflush(stdout);
     const Program small = shrink(program);
     std::printf("%u processes, %u threads, %llu MiB on each card%s\n", small.processes, small.threads,
-                static_cast<unsigned long long>(small.room / kMiB), small.roomy ? ", nothing may be refused" : "");
+                static_cast<unsigned long long>(small.room / kMiB), small.all_fits ? ", nothing may be refused" : "");
     for (const Step& step : small.steps) std::printf("  %s\n", describe(step).c_str());
     FAIL() << "CARVE_SEED=" << seed << ": " << wrong;
   }

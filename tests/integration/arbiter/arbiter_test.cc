@@ -330,8 +330,8 @@ TEST_F(ArbiterTest, ACallerThatIsNotRootIsRefused) {
   const pid_t child = fork();
   if (child == 0) {
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
-    ArbiterClient nobody(runtime_ + "/arbiter/control");
-    _exit(nobody.list() ? 1 : 0);
+    ArbiterClient unprivileged(runtime_ + "/arbiter/control");
+    _exit(unprivileged.list() ? 1 : 0);
   }
   int status = 0;
   waitpid(child, &status, 0);

@@ -230,7 +230,7 @@ class Calls(Case):
 
 class Trust(Case):
     def answer(self, request, out):
-        out.json({"who": dict(part[0] for part in request.peer["subject"]) if request.peer else None})
+        out.json({"subject": dict(part[0] for part in request.peer["subject"]) if request.peer else None})
 
     def test_the_servers_name_is_verified_and_sent(self):
         self.start(self.answer, host="localhost")
@@ -288,8 +288,8 @@ class Trust(Case):
         accepted = ["first"]
 
         def answer(request, out):
-            who = dict(part[0] for part in request.peer["subject"])["commonName"] if request.peer else ""
-            out.json({}) if who == accepted[0] else out.status(401, who)
+            name = dict(part[0] for part in request.peer["subject"])["commonName"] if request.peer else ""
+            out.json({}) if name == accepted[0] else out.status(401, name)
         self.start(answer, user=f'client-certificate: "{shown[0]}", client-key: "{shown[1]}"',
                    client_authority=self.authority.certificate)
         self.assertIn("ok", self.probe.call("get", POD))

@@ -209,16 +209,16 @@ class RealServer(unittest.TestCase):
         probe = self.probe(config)
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 
-        def who():
+        def user():
             answer = probe.call("create", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=json.dumps(review))
             return json.loads(answer["ok"])["status"]["userInfo"] if "ok" in answer else answer["code"]
-        first = who()
+        first = user()
         self.assertEqual(first["username"], f"system:serviceaccount:default:{self.label}")
         self.kube.delete("ServiceAccount", self.label)
-        wait_for("the old token is refused", 30, lambda: who() == "permission denied", every=0.5)
+        wait_for("the old token is refused", 30, lambda: user() == "permission denied", every=0.5)
         self.kube.create(account)
         token.write_text(self._token(self.label))
-        second = wait_for("the new token is used", 10, lambda: isinstance(now := who(), dict) and now, every=0.2)
+        second = wait_for("the new token is used", 10, lambda: isinstance(now := user(), dict) and now, every=0.2)
         self.assertNotEqual(second["uid"], first["uid"])
 
     # --- watches -------------------------------------------------------------------------------------------------
