@@ -39,7 +39,7 @@ struct Program {
   std::uint64_t seed = 0;
   unsigned processes = 1, threads = 1, rounds = 1;
   std::uint64_t room = 0;  // on each card, in addition to the primary contexts
-  bool all_fits = false;      // all of it fits: a refusal is an error
+  bool all_fits = false;   // all of it fits: a refusal is an error
   std::vector<Step> steps;  // in the order of the rounds
 };
 
