@@ -25,10 +25,10 @@ endif()
 # The command prefix of a test that measures real time (label alone): scripts/test runs several of them concurrently,
 # and they wait more than they compute. Their programs wait for the simulated card, not for a processor that another
 # test uses. Where the priority may not be raised, `nice` prints a message and continues.
-set(high_priority nice -n -20)
+set(first_at_the_processor nice -n -20)
 
 # carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60] [ALONE] [THREADS
-# test|soak]) ALONE: the test measures real time, so it gets the label `alone` and high_priority.
+# test|soak]) ALONE: the test measures real time, so it gets the label `alone` and first_at_the_processor.
 # THREADS: the test has concurrent threads, so scripts/test, or scripts/soak, also runs it under ThreadSanitizer.
 # Every gtest case is one ctest test, so that the closing line counts the tests that really ran.
 function(carve_test name)
@@ -66,7 +66,7 @@ function(carve_test name)
     set(environment ENVIRONMENT "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/tsan.supp:second_deadlock_stack=1")
   endif()
   if(ARG_ALONE)
-    set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${high_priority}")
+    set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${first_at_the_processor}")
   endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} ${environment})
