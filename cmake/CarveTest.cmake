@@ -27,10 +27,12 @@ endif()
 # test uses. Where the priority may not be raised, `nice` prints a message and continues.
 set(first_at_the_processor nice -n -20)
 
-# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60] [ALONE] [THREADS
-# test|soak]) ALONE: the test measures real time, so it gets the label `alone` and first_at_the_processor.
+# carve_test(core_ledger_test SOURCES ledger_test.cc USES carve_core [LABEL unit] [TIMEOUT 60] [ALONE] [THREADS test|soak])
+# ALONE: the test measures real time, so it gets the label `alone` and first_at_the_processor.
 # THREADS: the test has concurrent threads, so scripts/test, or scripts/soak, also runs it under ThreadSanitizer.
-# Every gtest case is one ctest test, so that the closing line counts the tests that really ran.
+# Every gtest case is one ctest test, so that the closing line counts the tests that really ran. With CARVE_WHOLE_PROGRAMS
+# (the sanitize preset) a program of unit tests is one ctest test: a sanitizer's start costs more than most cases.
+option(CARVE_WHOLE_PROGRAMS "Run all unit tests of one program in one process" OFF)
 function(carve_test name)
   cmake_parse_arguments(ARG "ALONE" "LABEL;TIMEOUT;THREADS" "SOURCES;USES" ${ARGN})
   if(NOT ARG_LABEL)
@@ -67,6 +69,11 @@ function(carve_test name)
   endif()
   if(ARG_ALONE)
     set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${first_at_the_processor}")
+  endif()
+  if(CARVE_WHOLE_PROGRAMS AND ARG_LABEL STREQUAL unit)
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 300)
+    return()
   endif()
   gtest_discover_tests(${name} TEST_PREFIX "${name}/" DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} ${environment})

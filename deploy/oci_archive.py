@@ -44,10 +44,11 @@ def _layer(root: Path) -> bytes:
 
 
 def write(root: Path, name: str, target: Path, entrypoint=(), environment=(), user="", labels=None,
-          compress=False) -> None:
-    """Writes `root` as an OCI archive with the image name `name` (with a host part and a tag, as the runtimes want)."""
+          level=0) -> None:
+    """Writes `root` as an OCI archive with the image name `name` (with a host part and a tag, as the runtimes want).
+    `level`: of gzip's compression of the layer, 1 to 9; 0 stores it uncompressed."""
     layer = _layer(root)
-    stored = gzip.compress(layer, 9, mtime=0) if compress else layer
+    stored = gzip.compress(layer, level, mtime=0) if level else layer
     config = json.dumps({
         "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         "config": {"Entrypoint": list(entrypoint), "User": user, "Env": [PATH, *environment],
@@ -57,7 +58,7 @@ def write(root: Path, name: str, target: Path, entrypoint=(), environment=(), us
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": _digest(config),
                    "size": len(config)},
-        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar" + ("+gzip" if compress else ""),
+        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar" + ("+gzip" if level else ""),
                     "digest": _digest(stored), "size": len(stored)}]}).encode()
     index = json.dumps({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",

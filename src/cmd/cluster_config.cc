@@ -57,6 +57,19 @@ Result<void> check_together(const ClusterConfig& config) {
   return {};
 }
 
+/// Applies every legal line. The errors name the others.
+Result<void> apply_lines(const std::string& text, const std::string& source, ClusterConfig* config) {
+  bool nvidia_said = false;
+  auto applied = each_setting(text, source, [&](const std::string& key, const std::string& value) {
+    nvidia_said = nvidia_said || key == "dialects.nvidia";
+    auto line = apply(key, value, config);
+    if (!line && (key == "dialects.nvidia" || key == "doors")) config->nvidia = NvidiaDoor::kOff;
+    return line;
+  });
+  if (!nvidia_said && config->doors == "dra") config->nvidia = NvidiaDoor::kDra;
+  return applied;
+}
+
 }  // namespace
 
 std::vector<std::string> ClusterConfig::totals() const {
@@ -73,14 +86,16 @@ Result<ClusterConfig> read_cluster_config(const std::string& path) {
 
 Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source) {
   ClusterConfig config;
-  bool nvidia_said = false;
-  CARVE_TRY_VOID(each_setting(text, source, [&](const std::string& key, const std::string& value) {
-    nvidia_said = nvidia_said || key == "dialects.nvidia";
-    return apply(key, value, &config);
-  }));
-  if (!nvidia_said && config.doors == "dra") config.nvidia = NvidiaDoor::kDra;
+  CARVE_TRY_VOID(apply_lines(text, source, &config));
   if (auto fits = check_together(config); !fits)
     return fail(Code::kInvalidArgument, fmt::format("configuration:\n  {}: {}", source, fits.error().what));
+  return config;
+}
+
+ClusterConfig legal_lines(const std::string& text) {
+  ClusterConfig config;
+  static_cast<void>(apply_lines(text, "", &config));
+  if (!check_together(config)) config.nvidia = NvidiaDoor::kOff;
   return config;
 }
 

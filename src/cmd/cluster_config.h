@@ -34,7 +34,10 @@ struct ClusterConfig {
 ///   errors  kInvalidArgument: every line that is wrong, with its number and `source`; unknown keys are wrong; where
 ///           each is right, lines that contradict each other
 [[nodiscard]] Result<ClusterConfig> parse_cluster_config(const std::string& text, const std::string& source);
-/// The same of a file. kNotFound: there is none.
+/// What the legal lines say, for the command that undoes an installation whose ConfigMap has a mistake. Where the lines
+/// on `nvidia.com/gpu` are illegal or contradict each other, it counts as off: it may be another plugin's.
+[[nodiscard]] ClusterConfig legal_lines(const std::string& text);
+/// parse_cluster_config() of a file. kNotFound: there is none.
 [[nodiscard]] Result<ClusterConfig> read_cluster_config(const std::string& path);
 
 }  // namespace carve::cmd

@@ -76,6 +76,19 @@ TEST_F(ClusterConfigFile, NvidiaNeedsADoorThatServesIt) {
   }
 }
 
+TEST(ClusterConfig, LegalLinesAreReadBesideIllegalOnes) {
+  const auto config = legal_lines("doors = dra,slots\nnonsense\ndialects.gpushare-unit = MiB\ncolour = red\n");
+  EXPECT_EQ(config.doors, "dra,slots");
+  EXPECT_EQ(config.gpushare_unit, Bytes::mib(1));
+  EXPECT_THAT(config.totals(), Contains("nvidia.com/gpu"));
+}
+
+/// Another plugin may serve nvidia.com/gpu then, so its total is not Carve's to remove.
+TEST(ClusterConfig, AnIllegalLineOnNvidiaCountsAsOff) {
+  for (const char* text : {"dialects.nvidia = slot\n", "doors = window\n", "doors = dra\ndialects.nvidia = slots\n"})
+    EXPECT_THAT(legal_lines(text).totals(), Not(Contains("nvidia.com/gpu"))) << text;
+}
+
 TEST(ClusterConfig, NoFileIsToldApart) {
   EXPECT_EQ(read_cluster_config(::testing::TempDir() + "/none.conf").error().code, Code::kNotFound);
 }

@@ -450,12 +450,13 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
     const char* name;
     HostOptions* host;
     std::function<int()> run;
+    bool serves = false;  // it runs by the configuration, so it does not start with a mistake in it
   };
   const Row rows[] = {
-      {"up", &all.up.host, [&] { return run_up(all.up); }},
+      {"up", &all.up.host, [&] { return run_up(all.up); }, true},
       {"down", &all.down.host, [&] { return all.down.node.empty() ? run_down(all.down) : run_node_down(all.down); }},
-      {"agent", &all.agent, [&] { return run_agent(all.agent, all.node); }},
-      {"arbiter", &all.arbiter, [&] { return run_arbiter(all.arbiter, all.arbiter_trace); }},
+      {"agent", &all.agent, [&] { return run_agent(all.agent, all.node); }, true},
+      {"arbiter", &all.arbiter, [&] { return run_arbiter(all.arbiter, all.arbiter_trace); }, true},
       {"run", &all.run.host, [&] { return run_command(all.run); }},
       {"create", &all.create.host, [&] { return slice_create(all.create); }},
       {"delete", &all.remove.host, [&] { return slice_delete(all.remove); }},
@@ -478,7 +479,12 @@ int dispatch(const std::string& name, CLI::App* used, CLI::App& app, Everything&
   }
   for (const auto& row : rows) {
     if (name != row.name) continue;
-    if (auto applied = apply_config(used, row.host); !applied) return report(applied.error(), kExitUsage);
+    if (auto applied = apply_config(used, row.host); !applied) {
+      // Only a process that serves needs the whole file. The others need folders: a mistake elsewhere must not fail a
+      // pod's probe, nor keep an operator from looking.
+      if (row.serves || applied.error().code != Code::kInvalidArgument) return report(applied.error(), kExitUsage);
+      std::fprintf(stderr, "carve: warning: %s\n", applied.error().what.c_str());
+    }
     if (auto checked = check_folders(*row.host); !checked) return report(checked.error(), kExitUsage);
     return row.run();
   }

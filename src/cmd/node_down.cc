@@ -13,6 +13,7 @@
 #include "adapter/api/client.h"
 #include "adapter/files/journal_file.h"
 #include "adapter/kube/kube_client.h"
+#include "adapter/process/text_file.h"
 #include "app/node/leave.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -79,16 +80,26 @@ Result<void> no_holders(KubeApi& api, const std::string& node) {
                           pods.size(), node, pods.front()));
 }
 
+/// The extended resources that Carve wrote to this node. A ConfigMap with a mistake must not keep anything installed.
+Result<std::vector<std::string>> totals_of(const std::string& path) {
+  if (path.empty()) return std::vector<std::string>();
+  const auto text = read_text(path);
+  if (!text && text.error().code == Code::kNotFound) return std::vector<std::string>();
+  if (!text) return tl::unexpected(text.error());
+  const auto config = parse_cluster_config(*text, path);
+  if (config) return config->totals();
+  const auto legal = legal_lines(*text);
+  std::fprintf(stderr, "carve: %s\ncarve: down goes on with the legal lines%s\n", config.error().what.c_str(),
+               legal.nvidia == NvidiaDoor::kSlots ? "" : "; the total of nvidia.com/gpu on the Node is left as it is");
+  return legal.totals();
+}
+
 Result<void> leave_cluster(const DownOptions& options) {
   SystemClock clock;
   Log log;
   const auto api = kube::open(options.kubeconfig, clock, log);
   if (!api) return fail_in("API server", api.error());
-  std::vector<std::string> totals;
-  const auto config = read_cluster_config(options.cluster_config);
-  if (config) totals = config->totals();
-  if (!config && !options.cluster_config.empty() && config.error().code != Code::kNotFound)
-    return tl::unexpected(config.error());
+  CARVE_TRY(const auto totals, totals_of(options.cluster_config));
   if (!options.force) CARVE_TRY_VOID(no_holders(**api, options.node));
   const auto gone = node::leave_node(**api, options.node, totals);
   if (!gone) return fail_in("Node " + options.node, gone.error());

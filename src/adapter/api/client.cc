@@ -30,7 +30,8 @@ Result<Fd> Client::connect() const {
   }
 }
 
-/// `again`: the question changes nothing, so another agent may be asked it when this one ends over it.
+/// `again`: the request changes nothing, or the next agent undoes what it changed, so it is repeated once when the
+/// agent ends before it answers.
 Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseconds timeout, bool again) const {
   auto fd = connect();
   if (!fd && fd.error().code == Code::kDeadlineExceeded) {
@@ -42,6 +43,7 @@ Result<std::string> Client::ask(const std::string& bytes, std::chrono::milliseco
   if (auto sent = send_frame(fd->get(), bytes); !sent) {
     // An agent without a seat says so and hangs up before it has read anything.
     if (auto refusal = receive_frame(fd->get(), kMaxReplyBytes, kRefusal)) return refusal;
+    if (again) return ask(bytes, timeout, false);
     return fail_in("ask the agent", sent.error());
   }
   auto reply = receive_frame(fd->get(), kMaxReplyBytes, timeout);
@@ -60,7 +62,8 @@ Result<Grant> Client::allocate(const Caller& /*caller*/, const AllocateRequest& 
   message.op = Op::kAllocate;
   message.allocate = request;
   const auto wait = std::min(request.wait.value_or(std::chrono::milliseconds(0)), kLongestWait);
-  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer + wait));
+  // An agent that starts gives back a grant of which no client was told.
+  CARVE_TRY(const auto reply, ask(encode_request(message), kAnswer + wait, patience_.count() > 0));
   return decode_grant_reply(reply);
 }
 

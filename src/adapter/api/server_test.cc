@@ -1,6 +1,7 @@
 #include "adapter/api/server.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -167,6 +168,28 @@ TEST_F(ApiServerTest, APatientClientWaitsForTheNextAgent) {
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().what.find("start it with `carve up`"), std::string::npos) << none.error().what;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "nothing says that one will come";
+}
+
+/// The agent is killed after it has read the request and before it has answered. The next agent gives back a grant of
+/// which no client was told, so the request is safe to repeat.
+TEST_F(ApiServerTest, APatientClientRepeatsARequestOfWhichTheAgentDied) {
+  thread_ = std::jthread();
+  server_.reset();
+  auto dying = listen_at(path_);
+  ASSERT_TRUE(dying);
+  std::jthread next([&] {
+    {
+      pollfd waiting = {dying->get(), POLLIN, 0};
+      EXPECT_EQ(::poll(&waiting, 1, 5'000), 1);
+      const Fd connection(::accept4(dying->get(), nullptr, nullptr, SOCK_CLOEXEC));
+      EXPECT_TRUE(receive_frame(connection.get(), kMaxReplyBytes, std::chrono::seconds(5)));
+      *dying = Fd();
+    }
+    start({});
+  });
+  const auto grant = Client(path_, std::chrono::seconds(20)).allocate({}, AllocateRequest{}, {});
+  next.join();
+  EXPECT_TRUE(grant) << grant.error().what;
 }
 
 TEST_F(ApiServerTest, NoiseEndsOnlyItsOwnConnection) {

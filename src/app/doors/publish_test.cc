@@ -122,6 +122,19 @@ TEST_F(PublisherTest, MadeOnceAndMadeAnewWhenDeletedOrEdited) {
   EXPECT_EQ(codec::parse_slice(kube.writes()[2].second)->devices.size(), 2U);
 }
 
+/// The garbage collector deletes what a Node owns that is gone. The Node of the same name that the kubelet registers
+/// next has another UID.
+TEST_F(PublisherTest, TheSlicesOfARecreatedNodeBelongToTheNewNode) {
+  publisher.replace({});
+  ASSERT_TRUE(publisher.reconcile());
+  EXPECT_THAT(kube.writes()[0].second, testing::HasSubstr("node-uid"));
+  kube.put("/api/v1/nodes/n1", R"({"metadata":{"name":"n1","uid":"uid-after-it"}})");
+  publisher.change({KubeChange::Kind::kDeleted, kube.writes()[0].second});
+  ASSERT_TRUE(publisher.reconcile());
+  ASSERT_EQ(kube.writes().size(), 2U);
+  EXPECT_THAT(kube.writes()[1].second, testing::HasSubstr("uid-after-it"));
+}
+
 TEST_F(PublisherTest, TheFirstOnesWaitForTheKubelet) {
   registered = false;
   publisher.replace({});

@@ -89,12 +89,11 @@ void SlicePublisher::poke() {
   changed_.notify_all();
 }
 
+/// Asked before each write: a Node that is deleted and registered again has another UID, and the garbage collector
+/// deletes what belongs to the old one.
 Result<std::string> SlicePublisher::node_uid() {
-  if (node_uid_.empty()) {
-    CARVE_TRY(const auto text, api_.get("/api/v1/nodes/" + node_));
-    node_uid_ = codec::uid_of(text);
-  }
-  return node_uid_;
+  CARVE_TRY(const auto text, api_.get("/api/v1/nodes/" + node_));
+  return codec::uid_of(text);
 }
 
 Result<void> SlicePublisher::write(const SliceWrite& write) {

@@ -76,7 +76,6 @@ class SlicePublisher {
   std::map<std::string, codec::PublishedSlice> told_;  // what the server was asked for, where its answer was another
   std::int64_t last_generation_ = 0;
   std::string error_;
-  std::string node_uid_;  // the writer's own
 };
 
 }  // namespace carve::doors

@@ -62,6 +62,8 @@ class Ring:
         return self.state.folder / "admin.kubeconfig"
 
     def kubectl(self, *arguments, check=True, **options):
+        # It ends before a garbage collection would pay.
+        options.setdefault("env", {**os.environ, "GOGC": "off"})
         return subprocess.run([self.binaries["kubectl"], "--kubeconfig", self.kubeconfig, *map(str, arguments)],
                               text=True, capture_output=True, check=check, **options)
 

@@ -76,7 +76,7 @@ class Installed(carve.Carve):
 
 def make_image(build, target, name=None) -> str:
     """The image of a build by deploy/image; its name."""
-    done = subprocess.run([sys.executable, DEPLOY / "image", "--build", build, "--output", target,
+    done = subprocess.run([sys.executable, DEPLOY / "image", "--build", build, "--output", target, "--level", "1",
                            *(["--name", name] if name else [])], text=True, capture_output=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"deploy/image: {done.stderr}")

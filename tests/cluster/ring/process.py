@@ -93,8 +93,10 @@ def kill(state: State, name: str) -> None:
 
 
 def until(what: str, seconds: float, condition, every: float = 0.05):
-    """Polls what has no event. The condition's value, or TimeoutError that names what was waited for."""
+    """Polls a condition that has no event, first after `every` seconds and then less often, up to four times that. Returns
+    the condition's value; TimeoutError names what was waited for. Polls take the processors from what they wait for."""
     deadline = time.monotonic() + seconds
+    longest = 4 * every
     while True:
         value = condition()
         if value:
@@ -102,6 +104,7 @@ def until(what: str, seconds: float, condition, every: float = 0.05):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds} s: {what}")
         time.sleep(every)
+        every = min(every * 1.2, longest)
 
 
 def until_process(state: State, name: str, what: str, seconds: float, condition) -> None:

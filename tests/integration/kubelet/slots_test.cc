@@ -26,36 +26,6 @@ TEST_F(Slots, SixtyFourSlotsPerCardFitIntoOneGrpcMessage) {
   EXPECT_LT(kubelet.list_bytes(), 4U << 20U);
 }
 
-TEST_F(Slots, TheKubeletMayStartAfterTheAgent) {
-  start_agent();
-  kubelet.start();
-  EXPECT_LT(kubelet.list_after_start().count(), 1000);
-}
-
-/// A pod's container crashes and restarts repeatedly. A kubelet that restarts admits the pod again, and would fail the
-/// whole pod if its slots were not in the list and healthy by then.
-TEST_F(Slots, TheListIsFastAfterTwentyKubeletRestartsDuringACrashLoop) {
-  start_all();
-  auto looping = pod("looping", "u-looping", {"main", "beside"});
-  api_has(looping, record(looping, {1, 2}));
-  kubelet.admit(&looping);
-  for (const auto& container : looping.containers) ASSERT_TRUE(kubelet.pre_start(container).ok());
-  double worst = 0;
-  for (int i = 0; i < 20; ++i) {
-    kubelet.stop();
-    kubelet.start();
-    worst = std::max(worst, kubelet.list_after_start().count());
-    EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) { return healthy_of(list) == 1024; }));
-    ASSERT_TRUE(kubelet.pre_start(looping.containers[0]).ok()) << i;  // the container has crashed again
-    EXPECT_EQ(behind(looping.containers[0]), card(1));
-    EXPECT_EQ(behind(looping.containers[1]), card(2));
-    EXPECT_EQ(slices.held().size(), 2U);
-  }
-  RecordProperty("worst_ms", std::to_string(worst));
-  std::printf("from kubelet.sock to the full list: worst of 20 %.1f ms\n", worst);
-  EXPECT_LE(worst, 200);
-}
-
 TEST_F(Slots, AWipedSocketIsRecreated) {
   start_all();
   const auto socket = kubelet.device_plugins() + "/carve-slots.sock";

@@ -393,6 +393,8 @@ class Cases:
             change(f"on-memory-breach = {word}\n")
             until(f"it says what is wrong with {word}", 20, lambda word=word: said(word))
             assert agent.poll() is None, "it ended and would not start again"
+            code, _, err = self.m.carve("probe", "agent", "--config", conf)
+            assert code == 0 and f'"{word}"' in err, f"a pod's probe needs no configuration: {code}, {err}"
         assert said("carve.conf:1: on-memory-breach: ")
         change("on-memory-breach = kill\n")
         assert agent.wait(timeout=40) == 0      # the DaemonSet starts it again
