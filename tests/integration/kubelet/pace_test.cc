@@ -10,7 +10,7 @@ using Healthy = std::map<std::string, bool>;
 
 struct SlotsPace : DoorsTest {};
 
-TEST_F(SlotsPace, AgentFirstKubeletLater) {
+TEST_F(SlotsPace, TheKubeletMayStartAfterTheAgent) {
   start_agent();
   kubelet.start();
   EXPECT_LT(kubelet.list_after_start().count(), 1000);
@@ -18,9 +18,9 @@ TEST_F(SlotsPace, AgentFirstKubeletLater) {
 
 /// The container of the pod crashes and restarts in a loop. A kubelet that restarts admits the pod again, and fails it
 /// if its slots are not in the list, and healthy, by then.
-TEST_F(SlotsPace, WorstOfTwentyKubeletRestartsUnderACrashLoop) {
+TEST_F(SlotsPace, TheListIsFastAfterTwentyKubeletRestartsDuringACrashLoop) {
   start_all();
-  auto looping = pod("looping", "u-looping", {"main", "beside"});
+  auto looping = pod("looping", "u-looping", {"main", "side"});
   api_has(looping, record(looping, {1, 2}));
   kubelet.admit(&looping);
   for (const auto& container : looping.containers) ASSERT_TRUE(kubelet.pre_start(container).ok());
@@ -32,7 +32,7 @@ TEST_F(SlotsPace, WorstOfTwentyKubeletRestartsUnderACrashLoop) {
     EXPECT_TRUE(kubelet.wait_list([](const Healthy& list) {
       return list.size() == 1024 && std::all_of(list.begin(), list.end(), [](const auto& one) { return one.second; });
     }));
-    ASSERT_TRUE(kubelet.pre_start(looping.containers[0]).ok()) << i;  // it has crashed again
+    ASSERT_TRUE(kubelet.pre_start(looping.containers[0]).ok()) << i;  // the container has crashed again
     EXPECT_EQ(behind(looping.containers[0]), card(1));
     EXPECT_EQ(behind(looping.containers[1]), card(2));
     EXPECT_EQ(slices.held().size(), 2U);
