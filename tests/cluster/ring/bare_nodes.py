@@ -37,7 +37,8 @@ def make(kube, like: str, count: int, mebibytes: int | None = None) -> list:
 
 
 def with_card(create, kube, name: str, holders=(), gib=16) -> None:
-    """A node with one card of so much that the slot door offers, from nobody's picture: `create` makes and remembers."""
+    """A node with one card of so much that the slot door offers, from nobody's picture: `create` makes and
+    remembers."""
     size = {"elasticgpu.io/gpu-memory": str(gib << 10), "elasticgpu.io/gpu-core": "100"}
     create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
             "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}})

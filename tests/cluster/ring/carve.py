@@ -77,7 +77,8 @@ class Carve:
     # --- who the agent is ------------------------------------------------------------------------------------------
 
     def token(self, seconds=3600, node=None) -> str:
-        """A token of the agent's account that names the node, as the kubelet would mount it into the DaemonSet's pod."""
+        """A token of the agent's account that names the node, as the kubelet would mount it into the DaemonSet's
+        pod."""
         kube = self.ring.kube()
         name = node or self.node.name
         path = kube.path("ServiceAccount", ACCOUNT, NAMESPACE, "token")
@@ -89,7 +90,8 @@ class Carve:
         return answer["status"]["token"]
 
     def write_credentials(self, seconds=3600, server=control_plane.SERVER) -> Path:
-        """The kubeconfig of the agent, with the token in a file beside it, as in a pod. Returns the node's path of it."""
+        """The kubeconfig of the agent, with the token in a file beside it, as in a pod. Returns the node's path of
+        it."""
         folder = self.node.folder / "agent-credentials"
         folder.mkdir(mode=0o700, exist_ok=True)
         unfinished = folder / "token.unfinished"
@@ -140,7 +142,8 @@ class Carve:
         self.kubelet_log = self.node.state.log(f"{self.node.name}-kubelet").stat().st_size
 
     def registered(self) -> bool:
-        """The kubelet has said, since this agent was started (or forget_registration()), that it is connected to the driver."""
+        """The kubelet has said, since this agent was started (or forget_registration()), that it is connected to the
+        driver."""
         with open(self.node.state.log(f"{self.node.name}-kubelet"), encoding="utf-8", errors="replace") as log:
             log.seek(self.kubelet_log)
             return any(DRIVER in line and "connected=true" in line for line in log)

@@ -81,8 +81,8 @@ def stopped(pid: int):
 
 @contextlib.contextmanager
 def runtime_stopped_amid(node, begin, under_way, come_right, tries=5, seconds=15):
-    """containerd stands still while the kubelet is in the middle of what `begin()` gave it; yields `under_way(begun)`, which
-    is not empty.
+    """containerd stands still while the kubelet is in the middle of what `begin()` gave it; yields `under_way(begun)`,
+    which is not empty.
 
     That may be little: the kubelet's own loop waits for containerd as soon as it looks for pods to clean up, every two
     seconds, and takes no further pod until then. When that comes first it takes none; then containerd goes on, what was
@@ -102,8 +102,8 @@ def runtime_stopped_amid(node, begin, under_way, come_right, tries=5, seconds=15
 @contextlib.contextmanager
 def unreachable(pid: int):
     """A container's process that no signal reaches, as in uninterruptible wait: in a frozen group below the container's
-    (the runtime thaws the container's own to kill it). The test is skipped where there is no freezer of that kind: that of
-    cgroup v2 lets go whom SIGKILL is meant for."""
+    (the runtime thaws the container's own to kill it). The test is skipped where there is no freezer of that kind: that
+    of cgroup v2 lets go whom SIGKILL is meant for."""
     lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
     path = next((path for _, controllers, path in lines if "freezer" in controllers.split(",")), None)
     if path is None:

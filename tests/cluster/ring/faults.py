@@ -127,8 +127,8 @@ class Faults:
         return pid
 
     def _pinned(self, part, node):
-        """(pid, a handle) of the process as soon as there is one: its number may be another's a moment later. Not of one
-        that stands still: a stop is to last."""
+        """(pid, a handle) of the process as soon as there is one: its number may be another's a moment later. Not of
+        one that stands still: a stop is to last."""
         def found():
             with contextlib.suppress(LookupError, KeyError, IndexError, OSError):
                 pid = self.find(part, node)

@@ -1,4 +1,5 @@
-"""Gathers what everybody in a ring says about the cards, for the checker (../checker/views.py), and looks into containers."""
+"""Gathers what everybody in a ring says about the cards, for the checker (../checker/views.py), and looks into
+containers."""
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor

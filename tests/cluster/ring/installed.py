@@ -84,8 +84,9 @@ def make_image(build, target, name=None) -> str:
 
 
 def marked_build(ring, folder) -> Path:
-    """A copy of what make_image() reads of the ring's build, in which carve-hook has one section more. So libcarve gets a
-    folder of its own on the node (LibraryStore hashes all three files), and no process beside this ring keeps it in use."""
+    """A copy of what make_image() reads of the ring's build, in which carve-hook has one section more. So libcarve gets
+    a folder of its own on the node (LibraryStore hashes all three files), and no process beside this ring keeps it in
+    use."""
     shutil.rmtree(folder, ignore_errors=True)
     for file in ("bin/carve", "preload/libcarve-cuda.so", "preload/libcarve-nvml.so", "preload/carve-hook"):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -152,9 +153,9 @@ def scheduler_image(ring) -> None:
 
 
 def install_control(ring, archive, replicas=2, own_scheduler=True, chart=False, doors="slots") -> list:
-    """All of deploy/ with control, as deploy/control/README.md says, with a scheduler of its own or told to the cluster's
-    (scheduler/default/README.md), or what the chart renders; the Installed of each node, with its slots there and control
-    and scheduler Ready."""
+    """All of deploy/ with control, as deploy/control/README.md says, with a scheduler of its own or told to the
+    cluster's (scheduler/default/README.md), or what the chart renders; the Installed of each node, with its slots there
+    and control and scheduler Ready."""
     if chart:
         apply_chart(ring, archive, own_scheduler)
     else:
@@ -204,7 +205,8 @@ def rendered(ring, own_scheduler=True) -> list:
 
 
 def apply_chart(ring, archive, own_scheduler=True) -> None:
-    """`helm install carve deploy/chart`, or where Helm itself is not built the same in the same order; does not wait."""
+    """`helm install carve deploy/chart`, or where Helm itself is not built the same in the same order; does not
+    wait."""
     for node in ring.nodes:
         node.import_images([archive])
     if own_scheduler:
@@ -253,7 +255,7 @@ def wait_control(ring, replicas=2, own_scheduler=True) -> list:
         wait_for(f"the {kind} knows control's authority", 20, lambda k=kind: all(
             hook["clientConfig"].get("caBundle") for hook in ring.kube().get(k, "carve-admission")["webhooks"]))
     if not own_scheduler:
-        tell_default_scheduler(ring)
+        configure_default_scheduler(ring)
     return made
 
 
@@ -266,8 +268,8 @@ def _marker(ring):
 
 
 def shared(ring, doors) -> list:
-    """The installation that the scenarios of a ring share, serving; the first scenario installs it. An installation with
-    other settings, or one that a failed scenario has left (spoil()), is uninstalled first."""
+    """The installation that the scenarios of a ring share, serving; the first scenario installs it. An installation
+    with other settings, or one that a failed scenario has left (spoil()), is uninstalled first."""
     marker = _marker(ring)
     if marker.exists() and marker.read_text() == doors:
         return wait_control(ring)
@@ -290,8 +292,9 @@ FILES = "/var/lib/carve-scheduler"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
-def tell_default_scheduler(ring) -> None:
-    """The ring's own kube-scheduler runs on no node: n1 is taken for the control plane's, and its files are read there."""
+def configure_default_scheduler(ring) -> None:
+    """The ring's own kube-scheduler runs on no node: n1 is taken for the control plane's, and its files are read
+    there."""
     default = DEPLOY / "control/scheduler/default"
     ring.kubectl("label", "--overwrite", "node", "n1", f"{CONTROL_PLANE}=")
     ring.kubectl("apply", "-f", default / "files.yaml")
@@ -305,7 +308,7 @@ def tell_default_scheduler(ring) -> None:
     ring.restart_scheduler(text.replace("ADDRESS", address).replace(FILES, str(seen)), extra)
 
 
-def untell_default_scheduler(ring) -> None:
+def restore_default_scheduler(ring) -> None:
     ring.restart_scheduler()
     ring.kubectl("delete", "--ignore-not-found", "-f", DEPLOY / "control/scheduler/default/files.yaml")
     ring.kubectl("label", "node", "n1", f"{CONTROL_PLANE}-", check=False)

@@ -98,7 +98,8 @@ class Placing:
     # --- what is installed -------------------------------------------------------------------------------------------
 
     def install(self):
-        # A scenario before may have left the class that maps nvidia.com/gpu: kube-scheduler would look for claims' devices.
+        # A scenario before may have left the class that maps nvidia.com/gpu: kube-scheduler would look for claims'
+        # devices.
         self.kubectl("delete", "--ignore-not-found", "-f", DEPLOY / "device-classes.yaml")
         self.kubectl("apply", "-f", DEPLOY / "crds", "-f", DEPLOY / "control/cluster.yaml",
                      "-f", DEPLOY / "control/control-rbac.yaml")
@@ -196,10 +197,10 @@ class Placing:
     def start_scheduler(self, through=None, stock=False, limits=True, default=False, percentage=None,
                         whole_nodes=False):
         """A kube-scheduler with the profile of deploy/control/scheduler. `through`: a plain address in front of
-        control. `stock`: no extender, and nothing else but the defaults. `limits`: of its API client, as deployed; else none.
-        `default`: as scheduler/default tells the cluster's own, but for its name, which the ring's own one has.
-        `percentage`: another percentageOfNodesToScore than it has; 0: kube-scheduler's own, fewer the more nodes there are.
-        `whole_nodes`: it sends Node objects instead of names (nodeCacheCapable: false)."""
+        control. `stock`: no extender, and nothing else but the defaults. `limits`: of its API client, as deployed; else
+        none. `default`: as scheduler/default tells the cluster's own, but for its name, which the ring's own one has.
+        `percentage`: another percentageOfNodesToScore than it has; 0: kube-scheduler's own, fewer the more nodes there
+        are. `whole_nodes`: it sends Node objects instead of names (nodeCacheCapable: false)."""
         if default:
             config = (DEPLOY / "control/scheduler/default/kube-scheduler-config.yaml").read_text()
             config = config.replace("schedulerName: default-scheduler", "schedulerName: carve-scheduler")

@@ -1,4 +1,5 @@
-"""Things left on purpose, one of each kind that an uninstall could forget: a look that misses one would take it for clean."""
+"""Things left on purpose, one of each kind that an uninstall could forget: a look that misses one would take it for
+clean."""
 import contextlib
 import json
 
@@ -45,8 +46,8 @@ def write(node, path) -> None:
 
 
 class Planted:
-    """With `with`: planted on a ring and its first node, and taken away again. `wanted`: by which line each is to be found,
-    how that begins and how it ends."""
+    """With `with`: planted on a ring and its first node, and taken away again. `wanted`: by which line each is to be
+    found, how that begins and how it ends."""
 
     def __init__(self, ring):
         self.ring, self.kube, self.node = ring, ring.kube(), ring.node(1)

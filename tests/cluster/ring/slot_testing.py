@@ -62,7 +62,7 @@ class SlotTest(CarveTest):
         return check.check([current], [], [], seen, by="records")
 
     def assert_right(self, name, containers=("main",)):
-        self.acquit(self.wrong(name, containers))
+        self.assert_no_findings(self.wrong(name, containers))
 
     def warnings(self, made):
         return [message for kind, _, message in self.kube.events_of(made) if kind == "Warning"]

@@ -1,5 +1,6 @@
 """A way to the API server on which chosen requests are held up, as a network may hold them: they arrive later, whatever
-became of whoever sent them; or they arrive at once and their answers never do. It ends TLS on both sides with the ring's own certificates; tokens go through."""
+became of whoever sent them; or they arrive at once and their answers never do. It ends TLS on both sides with the
+ring's own certificates; tokens go through."""
 import select
 import socket
 import ssl
@@ -39,8 +40,8 @@ def rest(connection, data):
 
 
 class Stall:
-    """Listens on `port` of the loopback. `held(first line)` says which requests wait for release(); with `lost` they are
-    handed on, and the connection ends without the answer."""
+    """Listens on `port` of the loopback. `held(first line)` says which requests wait for release(); with `lost` they
+    are handed on, and the connection ends without the answer."""
 
     def __init__(self, ring, held, lost=False):
         file = ring.certificates.file

@@ -1,10 +1,11 @@
-"""What this virtual machine's host takes of its processors: programs that launch one kernel after the other come late by
-it, so tests of shares allow a point for each per cent, and say it (as tests/isolation/share_test.cc does)."""
+"""What this virtual machine's host takes of its processors: programs that launch one kernel after the other come late
+by it, so tests of shares allow a point for each per cent, and say it (as tests/isolation/share_test.cc does)."""
 
 
 def _ticks():
     with open("/proc/stat", encoding="ascii") as file:
-        ticks = [int(word) for word in file.readline().split()[1:9]]     # user nice system idle iowait irq softirq steal
+        # user nice system idle iowait irq softirq steal
+        ticks = [int(word) for word in file.readline().split()[1:9]]
     return ticks[7], sum(ticks)
 
 

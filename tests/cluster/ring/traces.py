@@ -1,4 +1,5 @@
-"""What somebody left behind: in the API server, on Nodes, on the nodes' disks. Before and after are compared: `Before`."""
+"""What somebody left behind: in the API server, on Nodes, on the nodes' disks. Before and after are compared:
+`Before`."""
 import os
 import time
 from pathlib import Path
@@ -66,9 +67,9 @@ KUBELETS = ("kubelet.sock", "kubelet_internal_checkpoint")      # its own files 
 
 
 def files(node, roots=("/var/lib", "/run", "/etc", "/dev")) -> set:
-    """Paths on a node whose last part names Carve, and everything in the folders that drivers share; of a folder its own
-    path, not what is below. Not containerd's store of images, which is the runtime's, nor logs of pods, which the kubelet
-    removes in its own time (within a minute)."""
+    """Paths on a node whose last part names Carve, and everything in the folders that drivers share; of a folder its
+    own path, not what is below. Not containerd's store of images, which is the runtime's, nor logs of pods, which the
+    kubelet removes in its own time (within a minute)."""
     found = {f"{folder}/{entry.name}" for folder in SHARED if node.outside(folder).is_dir()
              for entry in node.outside(folder).iterdir() if entry.name not in KUBELETS}
 
@@ -127,16 +128,16 @@ class Before:
         self.nodes = {node.name: on_node(node) for node in ring.nodes}
 
     def left(self) -> list:
-        """Objects, what Nodes say, files, mounts, cgroups. A node's own lease is made some seconds after its kubelet was
-        started."""
+        """Objects, what Nodes say, files, mounts, cgroups. A node's own lease is made some seconds after its kubelet
+        was started."""
         found = [" ".join(key) for key in set(objects(self.kube)) - set(self.objects) if key[1] != "kube-node-lease"]
         found += [f"{node}: {line}" for node, lines in self.left_on_nodes().items() for line in lines]
         found += [f"{node.name}: {one}" for node in self.ring.nodes for one in on_node(node) - self.nodes[node.name]]
         return sorted(found)
 
     def left_on_nodes(self) -> dict:
-        """Node -> what it has that it did not have before: labels, conditions, totals and the like by their names, and where
-        else it names Carve or one of its resources."""
+        """Node -> what it has that it did not have before: labels, conditions, totals and the like by their names, and
+        where else it names Carve or one of its resources."""
         found = {}
         for name in self.nodes:
             now = self.kube.get("Node", name)

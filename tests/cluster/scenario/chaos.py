@@ -120,13 +120,13 @@ class Chaos(RingTest):
             pod["spec"]["containers"] = [one for one in pod["spec"]["containers"] if one["name"] in looks]
             self.looked += len(looks)
             wrong += check.check([pod], [], [], seen_by, by="records", physical=self.physical)
-        self.acquit(wrong)
+        self.assert_no_findings(wrong)
         return failures
 
     def saw_nothing(self, pod, name, look):
         """The failure of a container that was told that nothing is ready: it saw no card and not a byte."""
         who = f"{pod['metadata']['name']}/{name}"
-        self.acquit([f"{who}: {card}" for card in look["cuda"]["cards"]] +
+        self.assert_no_findings([f"{who}: {card}" for card in look["cuda"]["cards"]] +
                     [f"{who}: {card}" for card in (look["nvml"] or {"cards": []})["cards"] if card["memory"]])
         state = next(one["state"]["terminated"] for one in pod["status"]["containerStatuses"] if one["name"] == name)
         since, until = (moments.of_rfc3339(state[key]) for key in ("startedAt", "finishedAt"))
@@ -195,7 +195,7 @@ class Chaos(RingTest):
         try:
             wait_for("everybody says the same", 60, nothing, every=1)
         except AssertionError:
-            self.acquit(found, f"still after a minute (CARVE_CHAOS_SEED={SEED})")
+            self.assert_no_findings(found, f"still after a minute (CARVE_CHAOS_SEED={SEED})")
             raise
 
     def inside(self):
@@ -209,8 +209,8 @@ class Chaos(RingTest):
         looks = gather.look_into_all(self.ring, wanted)
         seen = {("default", pod["metadata"]["name"], part): look for (pod, part, _), look in zip(wanted, looks)}
         pods = {pod["metadata"]["uid"]: pod for pod, _, _ in wanted}
-        self.acquit(check.check(list(pods.values()), [], [], seen, by="records", physical=self.physical))
-        self.acquit([f"{key}: an allocation over its limit returned {look['allocated']}, not 2 (out of memory)"
+        self.assert_no_findings(check.check(list(pods.values()), [], [], seen, by="records", physical=self.physical))
+        self.assert_no_findings([f"{key}: an allocation over its limit returned {look['allocated']}, not 2 (out of memory)"
                      for key, look in seen.items() if look["allocated"] != 2])
         self.say(f"{len(seen)} containers see their own cards and limits, and get no byte more")
 

@@ -47,7 +47,7 @@ def setUpModule(doors="slots", own_scheduler=True):
         return
     unittest.addModuleCleanup(installed.uninstall_control, ring)
     if not own_scheduler:
-        unittest.addModuleCleanup(installed.untell_default_scheduler, ring)     # first of all that is uninstalled
+        unittest.addModuleCleanup(installed.restore_default_scheduler, ring)     # first of all that is uninstalled
     archive = ring.state.folder / "images" / "carve.tar"
     installed.make_image(ring.build, archive)
     carves[:] = installed.install_control(ring, archive, own_scheduler=own_scheduler, doors=doors)
@@ -148,7 +148,7 @@ class ControlTest(RingTest):
         """The independent checker: what each container sees equals its record, and no card is over."""
         pods = [self.kube.get("Pod", name) for name in names]
         seen = {("default", name, c): self.look(name, c) for name in names for c in containers}
-        self.acquit(check.check(pods, [], [], seen, by="records", physical=self.capacity))
+        self.assert_no_findings(check.check(pods, [], [], seen, by="records", physical=self.capacity))
 
     def run_all(self, *made):
         names = [self.create(one)["metadata"]["name"] for one in made]

@@ -26,7 +26,7 @@ from ring import bare_nodes, certs  # noqa: E402
 from ring.binder import RECORD, SLOT  # noqa: E402
 from ring.kube import ApiError, wait_for  # noqa: E402
 from ring.stall import Stall  # noqa: E402
-from ring.testing import Meanwhile, RingTest, main, pod  # noqa: E402
+from ring.testing import Background, RingTest, main, pod  # noqa: E402
 
 DEPLOY = HERE.parent.parent / "deploy"
 SPACE = "control-process"
@@ -83,7 +83,7 @@ class Replica:
         return answer.status, answer.read().decode()
 
 
-class Asking(Meanwhile):
+class Asking(Background):
     """What kube-scheduler asks before it binds, one call after the other of one replica, until the end of the block: of a
     node with room, one with a card that is too small, and one without."""
     VERBS = ("filter", "prioritize", "choose")
@@ -535,7 +535,7 @@ class ControlProcess(RingTest):
         old.process.send_signal(signal.SIGCONT)
         asking.join(20)
         on = [self.kube.get("Pod", one["name"])["spec"].get("nodeName") for one in (first, second)]
-        self.acquit([f"a past leader's Binding took effect: {on}, {stall.answers}"] if on[0] else [])
+        self.assert_no_findings([f"a past leader's Binding took effect: {on}, {stall.answers}"] if on[0] else [])
         self.assertEqual(on, [None, node], stall.answers)
         self.assertIn(" 403 ", stall.answers[0])
         self.assertIn("a past leader of carve-control", stall.answers[0])

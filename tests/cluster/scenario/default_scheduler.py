@@ -73,7 +73,7 @@ class DefaultScheduler(install.Installation):
                 for part in json.loads(one["metadata"]["annotations"][binder.RECORD])["parts"]:
                     for card in part["cards"]:
                         held[card["uuid"]] += card["compute"]
-            self.acquit([f"{card}: {share} of 100 are given away" for card, share in held.items() if share > 100])
+            self.assert_no_findings([f"{card}: {share} of 100 are given away" for card, share in held.items() if share > 100])
             self.assertEqual((sum(held.values()), max(held.values())), (BURST * 10, 100))
         finally:
             for one in made:
@@ -114,7 +114,7 @@ class DefaultScheduler(install.Installation):
         return found
 
     def remove(self):
-        installed.untell_default_scheduler(self.ring)
+        installed.restore_default_scheduler(self.ring)
         super().remove()
 
 

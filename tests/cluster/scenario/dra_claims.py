@@ -49,7 +49,7 @@ class DraClaims(CarveTest):
         seen = {("default", one["metadata"]["name"], c["name"]): self.look(one["metadata"]["name"], c["name"])
                 for one in pods for c in one["spec"]["containers"]}
         found = check.check(pods, self.kube.list("ResourceClaim", None), self.kube.list("ResourceSlice", None), seen)
-        self.acquit(found)
+        self.assert_no_findings(found)
         return seen
 
     def started(self, object_):
@@ -104,7 +104,7 @@ class DraClaims(CarveTest):
         claim = self.claim([request("a", "2Gi", "10", selector=only), request("b", "3Gi", "20", selector=only)])
         name = self.started(self.pod_of(claim))
         look = self.look(name, "c0")
-        self.acquit([f"{name}: cuda shows {look['cuda']['cards']}, nvml {look['nvml']['cards']}"]
+        self.assert_no_findings([f"{name}: cuda shows {look['cuda']['cards']}, nvml {look['nvml']['cards']}"]
                     if look["cuda"]["cards"] != look["nvml"]["cards"] else [])
 
     def test_cards_are_selected_by_what_they_are(self):
@@ -126,7 +126,7 @@ class DraClaims(CarveTest):
         wait_for("no slice of another test", 20, lambda: len(self.carve.inspect()["slices"]) == 3)
         claims = [self.kube.get("ResourceClaim", claim) for claim in (whole, named)]
         granted = check.granted_by_claims(claims, self.kube.list("ResourceSlice", None))
-        self.acquit(check.check_pages(granted, *self.carve.granted()))
+        self.assert_no_findings(check.check_pages(granted, *self.carve.granted()))
         self.assertEqual({request: (page["share"], page["priority"]) for (_, request, _), page in granted.items()},
                          {"gpu": ("fixed", "offline"), "a": ("fixed", "offline"), "b": ("burst", "standard")})
 

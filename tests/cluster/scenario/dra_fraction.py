@@ -63,7 +63,7 @@ class DraFraction(CarveTest):
         self.assertEqual(look["allocated"], OUT_OF_MEMORY)
         self.assertEqual([card["memory"] for card in look["cuda"]["cards"]], [4 * GIB])
         current = self.kube.get("Pod", name)
-        self.acquit(self.judge([current], {("default", name, "main"): look}))
+        self.assert_no_findings(self.judge([current], {("default", name, "main"): look}))
         self.assertTrue(self.of_carve(look), look["mapped"])
         self.wait_told_ready(current)
 
@@ -105,7 +105,7 @@ class DraFraction(CarveTest):
         wanted = {self.spinning(uuid, cores): cores for cores in (30, 70)}
         self.assert_shares_kept(wanted)
         granted = check.granted_by_claims(self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None))
-        self.acquit(check.check_pages(granted, *self.carve.granted()))
+        self.assert_no_findings(check.check_pages(granted, *self.carve.granted()))
 
     def test_what_is_within_the_limit_is_given(self):
         template = self.template(memory="4Gi", cores="30")
@@ -133,7 +133,7 @@ class DraFraction(CarveTest):
         name = self.create(two)["metadata"]["name"]
         self.wait_ready(name)
         seen = {("default", name, c): self.look(name, c) for c in ("main", "second")}
-        self.acquit(self.judge([self.kube.get("Pod", name)], seen))
+        self.assert_no_findings(self.judge([self.kube.get("Pod", name)], seen))
         uuids = [card["uuid"] for look in seen.values() for card in look["cuda"]["cards"]]
         self.assertEqual((len(uuids), len(set(uuids))), (4, 4))
         for look in seen.values():

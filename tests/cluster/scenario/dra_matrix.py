@@ -57,7 +57,7 @@ class Claimed(CarveTest):
         for one in found["spec"].get("initContainers", []):
             seen["default", name, one["name"]] = self.look(name, one["name"])
         wrong = check.check([found], self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None), seen)
-        self.acquit(wrong)
+        self.assert_no_findings(wrong)
         cards = [card for look in seen.values() for card in look["cuda"]["cards"]]
         self.assertEqual({card["memory"] for card in cards}, {self.asked[name]}, name)
         return {card["uuid"] for card in cards}

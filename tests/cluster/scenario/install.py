@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE / "checker"))
 import check  # noqa: E402
 from ring import binder, carve, images, installed, planted, traces  # noqa: E402
 from ring.kube import ApiError  # noqa: E402
-from ring.testing import Meanwhile, RingTest, main, pod, wait_for  # noqa: E402
+from ring.testing import Background, RingTest, main, pod, wait_for  # noqa: E402
 
 SPACE = carve.NAMESPACE
 SOAK = bool(os.environ.get("CARVE_SOAK"))
@@ -33,7 +33,7 @@ LIVING = 8                  # short pods at a time, at most
 ROLLS = int(os.environ.get("CARVE_ROLLS", "4")) if SOAK else 1      # rolling updates of the agents under short pods
 
 
-class Coming(Meanwhile):
+class Coming(Background):
     """Pods with cards, created without pause while something is replaced. Each is asked for once: a refusal is kept."""
 
     def __init__(self, test, make=None, every=1, most=MOST):
@@ -214,7 +214,7 @@ class Installation(RingTest):
         physical = {card["uuid"]: card["total_bytes"] for one in self.carves for card in one.truth("cards")["cards"]}
         seen = {("default", name, "main"): self.look(name) for name in names}
         pods = [self.kube.get("Pod", name) for name in names]
-        self.acquit(check.check(pods, [], [], seen, by="records", physical=physical))
+        self.assert_no_findings(check.check(pods, [], [], seen, by="records", physical=physical))
         self.assertTrue(all(binder.RECORD in one["metadata"]["annotations"] for one in pods))
 
     # --- taking it away ----------------------------------------------------------------------------------------------

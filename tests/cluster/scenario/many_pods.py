@@ -88,21 +88,21 @@ class ManyPods(SlotTest):
         print("\npods at once, creation to running, seconds: " + "; ".join(figures), flush=True)
 
     def judge_records(self, pods, seen, _):
-        self.acquit(check.check(pods, [], [], seen, by="records"))
+        self.assert_no_findings(check.check(pods, [], [], seen, by="records"))
         granted = check.granted_by_records(pods)
         self.assertEqual(len(granted), len(pods))
-        self.acquit(check.check_pages(granted, *self.carve.granted()))
+        self.assert_no_findings(check.check_pages(granted, *self.carve.granted()))
         self.assertEqual(self.refused_at_admission(), [])
 
     def judge_claims(self, pods, seen, names):
         claims, slices = self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None)
-        self.acquit(check.check(pods, claims, slices, seen))
+        self.assert_no_findings(check.check(pods, claims, slices, seen))
         sizes = {name: [card["memory"] for card in look["cuda"]["cards"]] for (_, name, _), look in seen.items()}
-        self.acquit([f"{name} sees {sizes[name]} bytes; its claim is of {self.claimed(i)}"
+        self.assert_no_findings([f"{name} sees {sizes[name]} bytes; its claim is of {self.claimed(i)}"
                      for i, name in enumerate(names) if sizes[name] != [self.claimed(i)]])
         granted, (pages, owners) = check.granted_by_claims(claims, slices), self.carve.granted()
         self.assertEqual(len(granted), len(pods))
-        self.acquit(check.check_pages(granted, pages, owners))
+        self.assert_no_findings(check.check_pages(granted, pages, owners))
         self.assertEqual(self.refused_at_admission(), [])
         self.planted_faults_are_found(pods, claims, slices, seen)
         next(iter(pages.values()))[0].update(cores=15)

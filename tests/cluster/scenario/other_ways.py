@@ -226,7 +226,7 @@ class Page(OtherWays):
         self.wait_ready("fraction")
         self.assertEqual([(size, cores) for _, size, cores in self.cards_of("fraction")["main"]], [(4096 << 20, 30)])
         looked = json.loads(self.ring.kubectl("exec", "fraction", "--", "ring-look").stdout)
-        self.acquit(check.check([self.kube.get("Pod", "fraction")], [], [], {("default", "fraction", "main"): looked},
+        self.assert_no_findings(check.check([self.kube.get("Pod", "fraction")], [], [], {("default", "fraction", "main"): looked},
                                 by="records", physical=self.capacity))
         sample, = re.findall(r"(?m)^\$ kubectl exec fraction -- (carve-sample-alloc [^#\n]*?) *(?:#.*)?$", text)
         said = json.loads(self.ring.kubectl("exec", "fraction", "--", *sample.split()).stdout.splitlines()[-1])
@@ -346,7 +346,7 @@ class Settings(OtherWays):
         self.assert_right(fractions)
         found, seen = self.kube.get("Pod", whole), self.look(whole)
         self.assertEqual(found["spec"]["schedulerName"], "default-scheduler")
-        self.acquit(check.check([found], self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None),
+        self.assert_no_findings(check.check([found], self.kube.list("ResourceClaim"), self.kube.list("ResourceSlice", None),
                                 {("default", whole, "main"): seen}, physical=self.capacity))
         card, = seen["cuda"]["cards"]
         self.assertNotIn(card["uuid"], [uuid for name in fractions for uuid, _, _ in self.cards_of(name)["main"]])
@@ -370,7 +370,7 @@ class Metrics(OtherWays):
                 wanted = ({"carve_control_requests_total", "carve_control_request_duration_seconds"}
                           if name.startswith("carve-control") else {"carve_slice_memory_limit_bytes"})
                 self.assertLessEqual(wanted, {exposition.family_of(one, families) for one, _, _ in samples})
-                self.acquit(exposition.check(text))
+                self.assert_no_findings(exposition.check(text))
         limits = [sample for name, text in texts.items() for sample in exposition.read(text)[1]
                   if sample[0] == "carve_slice_memory_limit_bytes"]
         self.assertEqual(sorted((dict(labels)["pod"], value) for _, labels, value in limits),

@@ -78,7 +78,7 @@ class Races(SlotTest):
         pods = [one for one in self.kube.list("Pod") if one["metadata"]["uid"] in {m["metadata"]["uid"] for m in made}]
         granted = check.granted_by_records(pods)
         self.assertEqual(len(granted), count)
-        self.acquit(check.check_pages(granted, *self.carve.granted()))
+        self.assert_no_findings(check.check_pages(granted, *self.carve.granted()))
         return made
 
     def test_ra1_equal_pods_in_another_order(self):

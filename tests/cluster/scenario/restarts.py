@@ -77,7 +77,7 @@ class Restarts(Fractions):
                 names.append(self.fraction())
                 if len(names) > 12:
                     self.wait_ready(names[0], 120)
-                    self.acquit(self.judge(names[:1]))
+                    self.assert_no_findings(self.judge(names[:1]))
                     self.kube.delete("Pod", names.pop(0), grace=0)
                 time.sleep(0.2)
         finally:
@@ -86,7 +86,7 @@ class Restarts(Fractions):
         self.carve.wait_agent()
         for name in names:
             self.wait_ready(name, 120)
-        self.acquit(self.judge([*names, steady]))
+        self.assert_no_findings(self.judge([*names, steady]))
         self.assertEqual(self.container_ids([steady]), before)
         self.assert_limited(steady)
         self.assertEqual(killed[0], self.kills)
@@ -115,7 +115,7 @@ class Restarts(Fractions):
         self.assertEqual(self.container_ids([steady]), before)
         new = self.fraction()
         self.wait_ready(new, 90)
-        self.acquit(self.judge([new, steady]))
+        self.assert_no_findings(self.judge([new, steady]))
 
     def away_events(self):
         """What the agent says on its Node of an API server that it could not reach."""
@@ -136,7 +136,7 @@ class Restarts(Fractions):
         self.assertTrue(AWAY - 30 <= seconds <= AWAY + 15, message)       # noticed within 20 s, told when it is back
         new = self.fraction()
         self.wait_ready(new, 120)
-        self.acquit(self.judge([new, steady]))
+        self.assert_no_findings(self.judge([new, steady]))
         self.assertEqual(self.container_ids([steady]), before)
         self.assert_limited(steady)
 
@@ -201,7 +201,7 @@ class RuntimeKilled(Fractions, SlotTest):
         for name in [*meanwhile, *new]:
             self.wait_ready(name, 90)
         by_claims, by_records = zip(steady, meanwhile, new)
-        self.acquit(self.judge(by_claims))
+        self.assert_no_findings(self.judge(by_claims))
         for name in by_records:
             self.assert_right(name)
         self.assertEqual(self.container_ids(steady), before)

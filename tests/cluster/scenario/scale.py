@@ -55,7 +55,7 @@ class Scale(RingTest):
         # First the stock scheduler: behind its Bindings nothing is left to write, behind control's its events are.
         named = {f"stock-{index:05}": burst.ASKS["stock"] for index in range(PODS)}
         _, bindings = self.turn("stock", named)
-        self.acquit(placed.check_bindings(named, bindings, SCHEDULER))
+        self.assert_no_findings(placed.check_bindings(named, bindings, SCHEDULER))
         burst.clear_pods(self.placing)
         self.by_carve()
 
@@ -66,8 +66,8 @@ class Scale(RingTest):
         pods, nodes, gpus = (self.kube.list(kind, space, labelSelector=placing.LABEL)
                              for kind, space in (("Pod", "default"), ("Node", None), ("GPU", None)))
         self.assertEqual((len(pods), len(nodes), len(gpus)), (PODS, NODES, NODES * CARDS))
-        self.acquit(placed.check_bindings(wanted, bindings, CONTROL))
-        self.acquit(placed.check_places(pods, nodes, gpus, wanted))
+        self.assert_no_findings(placed.check_bindings(wanted, bindings, CONTROL))
+        self.assert_no_findings(placed.check_places(pods, nodes, gpus, wanted))
         print(f"{len(bindings)} Bindings were asked for, the pods are on "
               f"{len({pod['spec']['nodeName'] for pod in pods})} nodes", flush=True)
         self.assertLess(figures["control_peak_mib"], MOST_MIB)

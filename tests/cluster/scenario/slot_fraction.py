@@ -32,7 +32,7 @@ class SlotFraction(SlotTest):
         wanted = {self.spinning(cores): cores for cores in GIVEN}
         self.assert_shares_kept(wanted)
         pods = [self.kube.get("Pod", name) for name in wanted]
-        self.acquit(check.check_pages(check.granted_by_records(pods), *self.carve.granted()))
+        self.assert_no_findings(check.check_pages(check.granted_by_records(pods), *self.carve.granted()))
         self.assertEqual({process["card"] for process in self.carve.living()}, {0})
 
         staying, going = pods

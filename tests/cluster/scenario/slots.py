@@ -17,7 +17,7 @@ from ring.testing import in_soak, main, wait_for  # noqa: E402
 class Slots(SlotTest):
     def test_what_takes_its_time(self):
         """Each case on a card of its own, all at once: the agent waits up to 20 s for a record, the kubelet tries again later."""
-        self.at_once(self.an_init_container_needs_no_room_beside_what_comes_after_it,
+        self.concurrently(self.an_init_container_needs_no_room_beside_what_comes_after_it,
                      self.a_container_restart_keeps_the_slice, self.never_a_record_never_a_start,
                      self.a_record_fifteen_seconds_late, self.a_record_of_another_uid_is_refused,
                      self.a_record_over_the_card_is_refused_with_numbers)

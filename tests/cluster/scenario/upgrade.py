@@ -60,7 +60,7 @@ class AsInstalled(InstalledTest):
         name = self.fraction()
         self.wait_ready(name)
         self.assertEqual(self.look(name)["allocated"], OUT_OF_MEMORY)
-        self.acquit(self.judge([name]))
+        self.assert_no_findings(self.judge([name]))
 
     def test_the_example_of_docs_kubernetes_runs_as_it_is_written(self):
         text = (installed.DEPLOY / "examples/fraction.yaml").read_text().replace("image: IMAGE", f"image: {images.PROGRAMS}")
@@ -275,7 +275,7 @@ class Upgrade(InstalledTest):
             self.assert_limited(name)
         between = self.fraction(cores="5")      # library N-1 with pages N
         self.wait_ready(between)
-        self.acquit(self.judge([between, holding]))
+        self.assert_no_findings(self.judge([between, holding]))
         self.assertEqual({abi for slice_, abi in self.page_abis().items() if slice_ not in pages}, {2})
         self.assertEqual(self.libraries(), first_library)
 
@@ -287,7 +287,7 @@ class Upgrade(InstalledTest):
             self.assert_limited(name)
         last = self.fraction(cores="1", memory="1Gi")
         self.wait_ready(last)
-        self.acquit(self.judge([*started, last, between, holding]))
+        self.assert_no_findings(self.judge([*started, last, between, holding]))
         self.assertEqual(len(self.libraries()), 2, "the next library beside the one in use")
         self.assert_old_library_goes([*names, *started], last)
 
