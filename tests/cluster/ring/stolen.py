@@ -1,5 +1,6 @@
-"""What this virtual machine's host takes of its processors: programs that launch one kernel after the other come late
-by it, so tests of shares allow a point for each per cent, and say it (as tests/isolation/share_test.cc does)."""
+"""The processor time that this virtual machine's host takes. Programs that launch one kernel after the other are
+delayed by it, so tests of shares allow a point for each per cent, and print it (as tests/isolation/share_test.cc
+does)."""
 
 
 def _ticks():
@@ -10,12 +11,12 @@ def _ticks():
 
 
 class Stolen:
-    """Counts from its making."""
+    """Counts from construction."""
 
     def __init__(self):
         self.then = _ticks()
 
     def percent(self) -> float:
-        """Of all processor time since then."""
+        """Per cent of all processor time since construction."""
         stolen, everything = (now - then for now, then in zip(_ticks(), self.then))
         return 100 * stolen / everything if everything > 0 else 0.0
