@@ -1,8 +1,8 @@
 """More nodes than kube-scheduler looks at: a pod finds the one node that has room, wherever it stands; and pods rest.
 
-A real kube-scheduler, real control, and 250 nodes with a card each that are objects alone. With percentageOfNodesToScore: 0
-kube-scheduler looks at 48 % of so many for each pod, and its own filters let all of them pass. The cards are filled by pods
-of priority 0 that are bound to them beforehand.
+A real kube-scheduler, real control, and 250 nodes with a card each that are objects alone. With
+percentageOfNodesToScore: 0 kube-scheduler looks at 48 % of so many for each pod, and its own filters let all of them
+pass. The cards are filled by pods of priority 0 that are bound to them beforehand.
 """
 import sys
 import time
@@ -126,8 +126,8 @@ class FullCluster(unittest.TestCase):
 class Rests(FullCluster):
     @in_soak
     def test_a_pod_that_fits_nowhere_is_not_tried_again_and_again(self):
-        """kube-scheduler looks for victims of its own for a pod of higher priority than others: in vain, since it knows of no
-        cards. Where it called that an error, in other words each time, it tried the pod 30 times a second."""
+        """kube-scheduler looks for victims of its own for a pod of higher priority than others: in vain, since it knows
+        of no cards. Where it called that an error, in other words each time, it tried the pod 30 times a second."""
         self.waits("rests", priority="overlooked-high", cards=2)
         wait_for("it was refused", 20, lambda: self.refused("rests"), every=0.05)
         time.sleep(2)       # the name of its condition, and what that had it try once more
@@ -141,7 +141,8 @@ class Rests(FullCluster):
 
     @in_soak
     def test_a_pod_that_is_tried_while_others_go_for_it_has_a_node_named(self):
-        """By the name the next leader knows of the room. A try that was under way takes it back; control names it again."""
+        """By the name the next leader knows of the room. A try that was under way takes it back; control names it
+        again."""
         self.makes_room_for("urgent", within=20)
         node, looked = self.node_named_to("urgent"), self.looked()
         for i in range(3):
@@ -159,8 +160,8 @@ class NodeNominator(FullCluster):
 
     @in_soak
     def test_whoever_waits_gets_the_room_soon_wherever_it_is(self):
-        """The part that is looked at begins elsewhere each time: with luck the room is in it, otherwise control names the
-        node, as the test of those named in vain asserts."""
+        """The part that is looked at begins elsewhere each time: with luck the room is in it, otherwise control names
+        the node, as the test of those named in vain asserts."""
         before, took = self.named(), []
         for index in (3, 130, 249):
             name = f"waits-{index}"
@@ -174,7 +175,8 @@ class NodeNominator(FullCluster):
             wait_for("nobody waits", 20, lambda: self.placing.metric('carve_pods{state="waiting"}') == 0, every=0.1)
         print("\nfrom the room to the Binding, s: " + ", ".join(f"{one:.2f}" for one in took) +
               f"; named by control: {self.named() - before:.0f}")
-        # A pod without a kubelet is gone at once; what it held is counted for some seconds more (ClusterModel::kLinger).
+        # A pod without a kubelet is gone at once; what it held is counted for some seconds more
+        # (ClusterModel::kLinger).
         self.assertLess(max(took), SOON + 3)
 
     def test_a_pod_that_comes_finds_the_one_free_node(self):
@@ -230,8 +232,9 @@ class NodeNominator(FullCluster):
 
     @in_soak
     def test_somebody_goes_for_a_pod_that_is_tried_without_end(self):
-        """kube-scheduler's own dry run on nodes that it did not look at ends in an error that names one of them at random. It
-        writes that to the pod, is woken by what it wrote, and tries the pod again: a hundred times a second."""
+        """kube-scheduler's own dry run on nodes that it did not look at ends in an error that names one of them at
+        random. It writes that to the pod, is woken by what it wrote, and tries the pod again: a hundred times a
+        second."""
         took = self.makes_room_for("urgent", within=60)
         self.gone(self.node_named_to("urgent"))
         self.bound_after("urgent", time.monotonic())
