@@ -2,7 +2,6 @@
 
 dra_fraction.py is the same by DRA. Measures real time: nothing else may run concurrently.
 """
-"""
 import sys
 import time
 from pathlib import Path
