@@ -46,7 +46,7 @@ run_ctest() {
 # when another program takes the machine's two cores for a moment. `again` tries a failed test a second time. late_tries
 # tries a test that failed both times twice more at the end. At least half of a test's tries must pass; count_pass says
 # what else a repetition causes. Some findings fail the run regardless of repetitions: errors that the rings'
-# independent checkers find (RingTest.acquit), and every race that ThreadSanitizer reports.
+# independent checkers find (RingTest.assert_no_findings), and every race that ThreadSanitizer reports.
 ctest_stage() {
   local preset=$1 mode=$2 selection=$3 report repeat state name reason key
   case "$mode" in
