@@ -1,4 +1,5 @@
-// Card time without leases: by a driver of one's own after a hello, with and without lies about it in one's own pages.
+// Card time without leases: by the process's own copy of the driver after a hello, with and without false values in its
+// own pages.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@ constexpr int kTwoSeconds = 4000;
 
 using Lie = std::function<void(abi::AccountSlot& own, std::uint64_t passed_ns)>;
 
-/// Calls `lie` for each of this process' own slots every half millisecond.
+/// Calls `lie` for each of this process's own account entries every half millisecond.
 void keep_lying(const Lie& lie, const std::atomic<bool>& stop) {
   const auto pages = mapped_accounts();
   auto last = std::chrono::steady_clock::now();
@@ -37,7 +38,7 @@ void keep_lying(const Lie& lie, const std::atomic<bool>& stop) {
   }
 }
 
-/// Says hello and takes a little through the library, then computes by the driver's own file in `o.processes`
+/// Says hello and allocates a little through the library, then computes with the driver's own file in `o.processes`
 /// processes.
 int compute_past(const char* name, const Options& o, int queued, const Lie& lie) {
   for (unsigned i = 1; i < o.processes; ++i) {
@@ -66,17 +67,17 @@ int compute_past(const char* name, const Options& o, int queued, const Lie& lie)
 
 int registered_compute(const Options& o) { return compute_past("registered-compute", o, kFew, nullptr); }
 
-/// Two seconds of work are queued at a time: a frozen process has them run on.
+/// Two seconds of work are queued at a time: they run on while the process is frozen.
 int queued_compute(const Options& o) { return compute_past("queued-compute", o, kTwoSeconds, nullptr); }
 
-/// By its own account it measured all the time that it takes.
+/// Adds all the time that it takes to its own busy_ns.
 int compute_lied(const Options& o) {
   return compute_past("compute-lied", o, kFew, [](abi::AccountSlot& own, std::uint64_t passed_ns) {
     __atomic_fetch_add(&own.busy_ns.raw, passed_ns, __ATOMIC_RELEASE);
   });
 }
 
-/// By its own account it is at one long kernel after the other, and waits for its next lease.
+/// Pretends in its own page that it runs one long kernel after the other and waits for its next lease.
 int compute_pretended(const Options& o) {
   return compute_past("compute-pretended", o, kFew, [](abi::AccountSlot& own, std::uint64_t passed_ns) {
     own.want.store_release(1);

@@ -256,7 +256,7 @@ Result<Grant> grant_from(const json::value& value) {
   g.driver.nvml = f.text("driver_nvml");
   for (const auto& minor : f.array("hidden_minors", kMany)) {
     if (!minor.is_int64()) {
-      f.wrong("hidden_minors", "not whole numbers");
+      f.wrong("hidden_minors", "not integers");
       break;
     }
     g.hidden_minors.push_back(static_cast<int>(minor.get_int64()));

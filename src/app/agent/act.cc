@@ -25,7 +25,7 @@ void Agent::act(const Breach& breach) {
   note_event(to_string(breach.kind), breach.slice, breach.text + ": " + done);
 }
 
-/// Freezes, revokes or ends the slice, and says what was done.
+/// Freezes, revokes or ends the slice, and returns a text about what was done.
 std::string Agent::slow(const Breach& breach, ComputeStep step) {
   if (step == ComputeStep::kKill) return end_slice(breach);
   const bool frozen = throttle(breach);
@@ -46,15 +46,15 @@ std::string Agent::end_processes(const Breach& breach) {
   return any ? "killed" : "gone before it was killed";
 }
 
-/// Takes the slice's pages away: what goes through the library gets no lease and no memory any more. They are
-/// re-created when its offence is forgotten; until then the slice keeps its place in the ledger.
+/// Removes the slice's pages: calls through the library get no lease and no memory any more. The pages are re-created
+/// when the offence is forgotten. Until then the slice keeps its entry in the ledger.
 std::string Agent::revoke(const std::string& id) {
   {
     const std::lock_guard lock(state_);
     const auto found = slices_.find(id);
     if (found == slices_.end()) return "gone before it was revoked";
     found->second.revoked_until = world_.clock.now() + config_.bounds.offences.forgotten_after;
-    found->second.samples.clear();  // what the pages said counts no more
+    found->second.samples.clear();  // the figures of the removed pages no longer count
   }
   const auto dropped = world_.pages.drop(id);
   return dropped ? "revoked" : "could not be revoked: " + dropped.error().what;

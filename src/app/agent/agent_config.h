@@ -13,8 +13,8 @@
 
 namespace carve {
 
-/// kThrottle and kEscalate are of compute only. kThrottle freezes for a part of each second and does no more; kEscalate
-/// goes on to revoke and then to kill, as ComputeStep says, while freezing does not stop the slice.
+/// kThrottle and kEscalate apply to compute only. kThrottle only freezes, for a part of each second. kEscalate
+/// continues with revoke and then kill (see ComputeStep) if freezing does not stop the slice.
 enum class BreachAction : std::uint8_t { kKill, kThrottle, kReport, kEscalate };
 
 struct AgentConfig {

@@ -43,7 +43,7 @@ ComputeStep ComputeDebt::look(const ComputeRound& round, Clock::Time now, const 
     *debt = std::clamp(*debt + by, 0.0, seconds(most));
     return by > 0;
   };
-  // Nothing is missed: use is no offence, and what was not used pays off what is owed.
+  // No neighbour misses card time: the use is no offence, and unused time reduces the debt.
   const auto shrink = [&](double* debt, double limit) {
     const double by = std::min(round.used - limit, 0.0) - bounds.slack_points;
     *debt = std::max(0.0, *debt + by / 100 * passed);

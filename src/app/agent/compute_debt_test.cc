@@ -10,13 +10,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A slice and what the driver says of it: the mean of the last fifth of a second. Its debt freezes it for as long as
-/// the agent would.
+/// A slice and the driver's figure for it: the mean of the last fifth of a second. Its debt freezes the slice for as
+/// long as the agent would freeze it.
 class Bench {
  public:
   explicit Bench(double guarantee, bool freezing_helps = true) : guarantee_(guarantee), helps_(freezing_helps) {}
 
-  /// What it really got, in per cent, over `rounds` of 100 ms in each of which it wants this much.
+  /// Requests `wanted` percent in each of `rounds` rounds of 100 ms. Returns the mean that the slice got, in percent.
   double run(double wanted, int rounds, const ComputeRound& kind = {}) {
     double got = 0;
     for (int i = 0; i < rounds; ++i) {
@@ -65,20 +65,20 @@ ComputeRound accounted(double charged, double granted, bool starving, double dra
   return round;
 }
 
-TEST(ComputeDebt, MuchTooMuchIsCaughtWithinHalfASecondAndHeldDown) {
+TEST(ComputeDebt, ALargeExcessIsCaughtWithinHalfASecondAndLimited) {
   Bench bench(10);
   bench.run(90, 5, accounted(10, 10, true));
-  EXPECT_GT(bench.caught(), 0) << "rounds of 100 ms; the driver's and the agent's delay come to it";
+  EXPECT_GT(bench.caught(), 0) << "rounds of 100 ms, without the driver's and the agent's delay";
   EXPECT_LT(bench.run(90, 300, accounted(10, 10, true)), 10 + 12);
   EXPECT_EQ(bench.most(), ComputeStep::kFreeze);
 }
 
-/// It adds to its own busy_ns as much as it takes: its account allows everything, its leases do not.
+/// The slice adds all that it takes to its own busy_ns: its account allows everything, its leases do not.
 TEST(ComputeDebt, ASliceThatInflatesItsAccountIsCaughtByItsLeases) {
   Bench bench(10);
   bench.run(50, 30, accounted(100, 0, true));
   EXPECT_GT(bench.first(), 0);
-  EXPECT_LE(bench.first(), 8) << "0.2 s of the card at 30 points above what is allowed and the slack";
+  EXPECT_LE(bench.first(), 8) << "0.2 s of the card at 30 points above the allowed amount and the slack";
 }
 
 TEST(ComputeDebt, CardTimeThatNoNeighbourMissesIsAllowedUpToTheAccount) {
@@ -91,10 +91,10 @@ TEST(ComputeDebt, ASliceThatFreezingDoesNotStopIsEnded) {
   Bench bench(10, false);
   bench.run(90, 70, accounted(10, 10, true));
   EXPECT_EQ(bench.most(), ComputeStep::kKill);
-  EXPECT_LE(bench.killed_after(), 26) << "1.6 s of the card at 70 points too much";
+  EXPECT_LE(bench.killed_after(), 26) << "1.6 s of the card at 70 points above the allowed amount and the slack";
 }
 
-TEST(ComputeDebt, ALittleTooMuchIsCaughtAndHeldDown) {
+TEST(ComputeDebt, ASmallExcessIsCaughtAndLimited) {
   Bench bench(20);
   bench.run(42, 15);
   EXPECT_EQ(bench.caught(), 0);
@@ -106,15 +106,15 @@ TEST(ComputeDebt, ALittleTooMuchIsCaughtAndHeldDown) {
 TEST(ComputeDebt, ErrorsOfTheDriversSamplesAreNoBreach) {
   Bench bench(20);
   bench.run(29, 1000);
-  for (int i = 0; i < 100; ++i) {  // bursts that come to little
+  for (int i = 0; i < 100; ++i) {  // bursts with a low mean
     bench.run(60, 5);
     bench.run(5, 15);
   }
   EXPECT_EQ(bench.caught(), 0);
 }
 
-/// The arbiter's account is of now, the driver's a mean of up to a second: a slice that had the card alone until just
-/// now is not in debt for that.
+/// The arbiter's account is current, the driver's is a mean of up to a second: a slice that had the card alone until a
+/// moment ago gets no debt for that.
 TEST(ComputeDebt, TheDriversAccountMayBeASecondLate) {
   ComputeDebt debt;
   Clock::Time now{std::chrono::seconds(100)};
@@ -136,7 +136,7 @@ TEST(ComputeDebt, AKernelLongerThanItsLeaseIsNoBreach) {
   EXPECT_EQ(bench.caught(), 0);
 }
 
-TEST(ComputeDebt, AnEndlessKernelIsToldAfterFiveSecondsOfTheCardAndNeverEndsTheSlice) {
+TEST(ComputeDebt, AnEndlessKernelIsReportedAfterFiveSecondsOfTheCardAndNeverEndsTheSlice) {
   Bench bench(10, false);
   bench.run(100, 55, accounted(100, 0, true, 100));
   EXPECT_EQ(bench.caught(), 0);
@@ -146,7 +146,7 @@ TEST(ComputeDebt, AnEndlessKernelIsToldAfterFiveSecondsOfTheCardAndNeverEndsTheS
   EXPECT_FALSE(bench.certain());
 }
 
-TEST(ComputeDebt, AGapCountsForNothing) {
+TEST(ComputeDebt, AGapAddsNoDebt) {
   ComputeDebt one;
   ComputeRound round = accounted(10, 10, true);
   round.used = 100;
@@ -154,7 +154,7 @@ TEST(ComputeDebt, AGapCountsForNothing) {
   for (int i = 0; i < 100; ++i, now += milliseconds(1500)) EXPECT_EQ(one.look(round, now, {}), ComputeStep::kNone);
 }
 
-TEST(ComputeDebt, WhatItsUserDidBeforeCountsOnlyWhenTheSliceTakesTooMuchItself) {
+TEST(ComputeDebt, EarlierOffencesCountOnlyIfTheSliceItselfTakesTooMuch) {
   ComputeDebt honest;
   ComputeRound round = accounted(10, 10, true);
   round.guarantee = round.used = 10;

@@ -7,23 +7,23 @@
 
 namespace carve {
 
-/// How long an offence counts, and for how much.
+/// How long an offence counts, and how much.
 struct OffenceBounds {
-  Clock::Duration forgotten_after = std::chrono::minutes(2);  // of the last one: then all are
-  /// Debt that the next slice of the same user begins with, for each slice that was caught before.
+  Clock::Duration forgotten_after = std::chrono::minutes(2);  // after the last offence of a user all are forgotten
+  /// Debt with which the next slice of the same user begins, for each slice that was caught earlier.
   Clock::Duration each = std::chrono::milliseconds(500);
 };
 
-/// What the users of this machine did before: how many of a user's slices were caught taking compute that they may not.
-/// In memory only: an agent that starts begins with none. Pure: time is a parameter. Cost: O(log users); users are
-/// forgotten, so there are no more entries than slices were caught within `forgotten_after`.
+/// The number of slices of each user of this machine that were caught taking more compute than they may. In memory
+/// only: a restarted agent begins with none. Pure: time is a parameter. Cost: O(log users). Users are forgotten, so
+/// there are never more entries than slices that were caught within `forgotten_after`.
 class Offences {
  public:
-  /// One more slice of this user was caught; an empty user is nobody known and is not noted.
+  /// Records that one more slice of this user was caught. An empty user is unknown and is not recorded.
   void note(const std::string& user, Clock::Time now, const OffenceBounds& bounds);
-  /// A slice that was noted is still in breach: the time after which its user's offences are forgotten begins now.
+  /// A recorded slice is still in breach: the time until its user's offences are forgotten restarts now.
   void renew(const std::string& user, Clock::Time now);
-  /// Seconds of debt that a slice of this user begins with.
+  /// Seconds of debt with which a slice of this user begins.
   [[nodiscard]] double prior(const std::string& user, Clock::Time now, const OffenceBounds& bounds) const;
   [[nodiscard]] int count(const std::string& user, Clock::Time now, const OffenceBounds& bounds) const;
   void forget(Clock::Time now, const OffenceBounds& bounds);

@@ -7,7 +7,7 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(Offences, EachCaughtSliceOfAUserCountsAgainstItsNextOne) {
+TEST(Offences, EachCaughtSliceCountsAgainstTheUsersNextSlice) {
   Offences offences;
   Clock::Time now{seconds(100)};
   EXPECT_EQ(offences.prior("user 1", now, {}), 0);
@@ -27,10 +27,10 @@ TEST(Offences, AreForgottenTwoMinutesAfterTheLastOne) {
   EXPECT_EQ(offences.count("user 1", now + seconds(119), {}), 2);
   EXPECT_EQ(offences.count("user 1", now + seconds(120), {}), 0);
   offences.note("user 1", now += seconds(120), {});
-  EXPECT_EQ(offences.count("user 1", now, {}), 1) << "it begins again";
+  EXPECT_EQ(offences.count("user 1", now, {}), 1) << "the count restarts";
 }
 
-TEST(Offences, ASliceOfNobodyKnownIsNotNoted) {
+TEST(Offences, ASliceOfAnUnknownUserIsNotRecorded) {
   Offences offences;
   offences.note("", Clock::Time(seconds(1)), {});
   EXPECT_EQ(offences.count("", Clock::Time(seconds(1)), {}), 0);

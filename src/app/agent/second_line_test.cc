@@ -136,7 +136,7 @@ TEST_F(SecondLine, ShortBreachesAreForgivenInTime) {
   EXPECT_EQ(events("breach-memory-brief"), 20);
 }
 
-/// A slice of 10 that computes past the library, beside a neighbour of 70: the card's time slices give each half of it.
+/// A slice of 10 that bypasses the library to compute, next to a neighbour of 70: each gets half of the card.
 class ComputeLine : public SecondLine {
  protected:
   void SetUp() override {
@@ -146,8 +146,8 @@ class ComputeLine : public SecondLine {
     for (int i = 0; i < 4; ++i) compute_round(0);
     machine_.gpu.processes["GPU-0"] = {{77, Bytes::mib(500), 50}, {78, Bytes::mib(500), 50}};
   }
-  /// 250 ms in which the neighbour has the lease. Its share of the time is what the liar adds to its busy_ns, and what
-  /// the arbiter charges it for that.
+  /// 250 ms in which the neighbour has the lease. The liar adds `claimed_ms` to its busy_ns, and the arbiter charges it
+  /// for that.
   void compute_round(std::uint64_t claimed_ms) {
     machine_.pages.busy_ns[liar_] += claimed_ms * 1'000'000;
     machine_.pages.charged_ns[liar_] += claimed_ms * 1'000'000;
@@ -168,18 +168,18 @@ class ComputeLine : public SecondLine {
   std::string liar_, neighbour_;
 };
 
-TEST_F(ComputeLine, ALieInBusyNsIsAnEventWithinASecond) {
+TEST_F(ComputeLine, AFalseBusyNsCausesAnEventWithinASecond) {
   EXPECT_LE(rounds_until([&] { return events("breach-compute") != 0; }, 250), 4);
   EXPECT_EQ(machine_.cgroups.frozen, std::set<std::string>{liar_});
 }
 
-TEST_F(ComputeLine, ADriverBesideTheLibraryIsAnEventWithinASecond) {
+TEST_F(ComputeLine, ADriverNextToTheLibraryCausesAnEventWithinASecond) {
   EXPECT_LE(rounds_until([&] { return events("breach-compute") != 0; }, 0), 4);
   EXPECT_EQ(machine_.cgroups.frozen, std::set<std::string>{liar_});
 }
 
-/// What it queued runs on while it is frozen: it loses its leases, for good, and then its life.
-TEST_F(ComputeLine, WhatFreezingDoesNotStopIsRevokedAndThenEnded) {
+/// Queued work runs on while the slice is frozen: the slice loses its leases, does not get them back, and is ended.
+TEST_F(ComputeLine, ASliceThatFreezingDoesNotStopIsRevokedAndThenEnded) {
   const int frozen = rounds_until([&] { return machine_.cgroups.frozen.count(liar_) != 0; }, 250);
   const int revoked = frozen + rounds_until([&] { return machine_.pages.orders.count(liar_) == 0; }, 250);
   EXPECT_TRUE(alive(liar_));
@@ -210,11 +210,11 @@ class ThrottledOnly : public ComputeLine {
 TEST_F(ThrottledOnly, ThePolicyThrottleNeverRevokesAndNeverKills) {
   EXPECT_LE(rounds_until([&] { return machine_.cgroups.frozen.count(liar_) != 0; }, 250), 4);
   EXPECT_EQ(rounds_until([&] { return !alive(liar_) || machine_.pages.orders.count(liar_) == 0; }, 250), 81);
-  EXPECT_GT(events("breach-compute"), 5) << "told once a second";
+  EXPECT_GT(events("breach-compute"), 5) << "reported once a second";
 }
 
-/// It leaves every time before much was done about it, and comes back with a new slice.
-TEST_F(ComputeLine, AUserThatComesBackIsEndedWithinItsFourthSlice) {
+/// Each time the slice leaves soon after it was caught, and its user returns with a new slice.
+TEST_F(ComputeLine, AUserThatReturnsIsEndedInTheFourthSlice) {
   std::vector<int> rounds;
   for (int visit = 1; visit <= 4; ++visit) {
     rounds.push_back(rounds_until([&] { return events("breach-compute") != 0 && !alive(liar_); }, 250, 5));

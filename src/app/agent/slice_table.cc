@@ -7,7 +7,7 @@
 namespace carve {
 namespace {
 
-/// Growth of a counter modulo 2^32. One that went back is another arbiter's, which began again at 0.
+/// Growth of a counter modulo 2^32. A counter that decreased is from another arbiter, which started at 0.
 double grown_ms(std::uint32_t before, std::uint32_t after) {
   const std::uint32_t by = after - before;
   return by > UINT32_MAX / 2 ? after : by;

@@ -32,7 +32,7 @@ struct LiveSlice {
   std::uint64_t epoch = 0;  // of the record: whose decision this is; 0: this machine's own, or a claim's
   std::vector<Slice> slices;  // one per card, sorted by UUID: the order in which its pages are handed over
 
-  Clock::Time revoked_until{};  // its pages were taken away for what it did, and are not re-created before this
+  Clock::Time revoked_until{};  // its pages were removed for an offence, and are not re-created before this time
   bool joined = false;  // a process was in its cgroup
   std::function<bool()> asker_gone;  // Caller::gone of whom it was granted to, until he joined; empty: not known
   Clock::Time made{};
@@ -44,7 +44,7 @@ struct LiveSlice {
     Clock::Time at;
     std::vector<std::uint64_t> busy_ns;     // per card
     std::vector<std::uint64_t> charged_ns;  // per card
-    std::vector<std::optional<std::uint32_t>> granted_ms;  // per card; nullopt: not told
+    std::vector<std::optional<std::uint32_t>> granted_ms;  // per card; nullopt: not reported
     std::vector<std::uint32_t> drained_ms;                 // per card
   };
   std::deque<Sample> samples;
@@ -61,9 +61,9 @@ struct LiveSlice {
   void take(const PageSlice& pages, Clock::Time now);
   /// GPU time delivered on card `index` in the last second, in per cent, by the pages.
   [[nodiscard]] double delivered_percent(std::size_t index) const;
-  /// By the arbiter's account between the last two samples, in per cent. What the slice's own page says is not in it.
+  /// Card time by the arbiter's account between the last two samples, in percent. The slice's own page is ignored.
   [[nodiscard]] double charged_percent(std::size_t index) const;
-  /// The part of that time in which the slice held the card's lease; nullopt: the arbiter does not tell.
+  /// The part of that time in which the slice held the card's lease; nullopt: the arbiter does not report it.
   [[nodiscard]] std::optional<double> granted_percent(std::size_t index) const;
   /// The part of that time in which its work ran on past its leases, as far as an honest long kernel explains it.
   [[nodiscard]] double drained_percent(std::size_t index) const;
@@ -71,8 +71,8 @@ struct LiveSlice {
   [[nodiscard]] double grown_percent(std::vector<std::uint64_t> Sample::*counter, std::size_t index) const;
 };
 
-/// Who answers for what the slice does, also with the user's next one: a local slice's user, a pod's or claim's
-/// namespace. Where no namespace is known, the owner itself.
+/// The name under which offences of the slice are counted: the user of a local slice, the namespace of a pod or claim.
+/// If no namespace is known: the owner's UID.
 [[nodiscard]] std::string offender_of(const LiveSlice& slice);
 
 /// The note that stands in the journal beside the record: "keep=0 uid=1000 name=train.py", with gated=1

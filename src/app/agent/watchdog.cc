@@ -110,10 +110,10 @@ bool Watchdog::wary(Clock::Time now) const {
   });
 }
 
-bool Watchdog::starves(const std::vector<WatchedSlice>& slices, const Sums& sums, const WatchedSlice& but,
+bool Watchdog::starves(const std::vector<WatchedSlice>& slices, const Sums& sums, const WatchedSlice& except,
                        const CardId& card, double points) {
   for (const auto& slice : slices) {
-    if (&slice == &but || slice.whole || !slice.pages_known) continue;
+    if (&slice == &except || slice.whole || !slice.pages_known) continue;
     for (std::size_t i = 0; i < slice.cards.size(); ++i) {
       if (slice.cards[i].card != card) continue;
       const auto found = sums.find({slice.id, card});
@@ -143,8 +143,8 @@ Breach Watchdog::compute_breach(const WatchedSlice& slice, std::size_t index, co
                                 const ComputeRound& round, const Computing& one) {
   const Slice& card = slice.cards[index];
   Breach breach{BreachKind::kCompute, slice.id, card.card, sum.pids, {}, round.guarantee, one.peak};
-  breach.step = one.told;
-  breach.text = fmt::format("uses {:.0f} % of {}, {} allowed; the arbiter accounts {:.0f} % and granted {}",
+  breach.step = one.reported;
+  breach.text = fmt::format("uses {:.0f} % of {}, {} % allowed; the arbiter charged {:.0f} % and granted {}",
                             round.used, card.card.str(), card.compute.hundredths(), round.charged.value_or(0),
                             round.granted ? fmt::format("{:.0f} %", *round.granted) : "an unknown part");
   breach.certain = one.debt.certain();
@@ -171,9 +171,9 @@ void Watchdog::judge_compute(const WatchedSlice& slice, std::size_t index, const
     if (!std::exchange(one.caught, true)) offences_.note(slice.user, now, bounds_.offences);
     offences_.renew(slice.user, now);
   }
-  if (step <= one.told && now - one.told_at < kSecond) return;
-  one.told = step;
-  one.told_at = now;
+  if (step <= one.reported && now - one.reported_at < kSecond) return;
+  one.reported = step;
+  one.reported_at = now;
   breaches->push_back(compute_breach(slice, index, sum, round, one));
 }
 
@@ -197,7 +197,7 @@ std::vector<Breach> Watchdog::judge(const std::vector<WatchedSlice>& slices,
       judge_compute(slice, i, sum, starving, now, &breaches);
     }
   }
-  // What was not seen in this round starts anew.
+  // A breach that was not seen in this round starts again.
   std::erase_if(strikes_, [&](const auto& entry) { return entry.second.last_round != now; });
   std::erase_if(prices_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });
   std::erase_if(computing_, [&](const auto& entry) { return by_id.count(entry.first.first) == 0; });

@@ -24,14 +24,14 @@ struct WatchedSlice {
   std::vector<Slice> cards;
   std::set<std::int32_t> registered;      // said hello
   std::vector<Bytes> announced;           // per card
-  std::vector<double> charged_percent;    // per card since the round before, by the arbiter's account
+  std::vector<double> charged_percent;    // per card since the previous round, by the arbiter's account
   bool pages_known = true;                // what the three above say is of now; else only memory and cards are judged
   std::vector<Bytes> spare = {};          // per card: its part of what is promised to no slice; absent: plenty
-  // As charged_percent: it held the card's lease; nullopt: an arbiter that does not tell.
+  // As charged_percent: the slice held the card's lease; nullopt: the arbiter does not report it.
   std::vector<std::optional<double>> granted_percent = {};
-  std::vector<double> drained_percent = {};  // as charged_percent: its work ran on past a lease and is excused
-  std::string user = {};                     // who answers for it (offender_of), for what it did before; empty: unknown
-  bool revoked = false;                      // its leases were taken away: it may use nothing any more
+  std::vector<double> drained_percent = {};  // as charged_percent: its work ran on past a lease, excused
+  std::string user = {};                     // offender_of: earlier offences count against it; empty: unknown
+  bool revoked = false;                      // its leases were revoked: it may use nothing any more
 };
 
 /// One process on one card in one round; `slice` is whose it is by the kernel's word, empty: foreign.
@@ -59,8 +59,8 @@ struct Breach {
   std::string text;      // for the log and the views
   double allowed = 100;  // kCompute: per cent of the card
   double seen = 0;
-  ComputeStep step = ComputeStep::kNone;  // kCompute: what the policy `escalate` does now
-  bool certain = true;                    // false: an honest long kernel explains it, so the slice is not ended for it
+  ComputeStep step = ComputeStep::kNone;  // kCompute: the step of the policy `escalate`
+  bool certain = true;                    // false: an honest long kernel explains it; the slice is not ended
   bool ends_slice = false;  // its price has grown so far: all of the slice ends, not only `pids`
 };
 
@@ -127,19 +127,19 @@ class Watchdog {
                     std::vector<Breach>* breaches);
   void judge_compute(const WatchedSlice& slice, std::size_t index, const Sum& sum, bool starving, Clock::Time now,
                      std::vector<Breach>* breaches);
-  /// Whether another slice on the card was granted it, and by the driver's account got less than that and less than
-  /// its guarantee.
-  static bool starves(const std::vector<WatchedSlice>& slices, const Sums& sums, const WatchedSlice& but,
+  /// Whether another slice on the card was granted the card but, by the driver's account, used less than the grant and
+  /// less than its guarantee.
+  static bool starves(const std::vector<WatchedSlice>& slices, const Sums& sums, const WatchedSlice& except,
                       const CardId& card, double points);
   /// One slice's compute on one card.
   struct Computing {
     ComputeDebt debt;
     bool begun = false;
-    bool caught = false;  // its user has one more offence
-    double peak = 0;      // the most it used in a round lately, per cent
+    bool caught = false;  // the offence of its user was recorded
+    double peak = 0;      // the maximum use in a round of the last two seconds, percent
     Clock::Time peak_at{};
-    ComputeStep told = ComputeStep::kNone;
-    Clock::Time told_at{};
+    ComputeStep reported = ComputeStep::kNone;
+    Clock::Time reported_at{};
   };
   static ComputeRound round_of(const WatchedSlice& slice, std::size_t index, const Sum& sum, bool starving);
   static Breach compute_breach(const WatchedSlice& slice, std::size_t index, const Sum& sum,

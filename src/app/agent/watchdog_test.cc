@@ -78,24 +78,24 @@ TEST(Watchdog, WithoutThePagesWordOnlyMemoryAndCardsAreJudged) {
   EXPECT_TRUE(rounds(dog, slice(ShareClass::kBurst, 99), {{"s", CardId("GPU-0"), busy}}, 1, &now).empty());
 }
 
-/// A slice of 30 and a neighbour of 70 on one card, in per cent of it since the round before.
-struct Told {
+/// The arbiter's figures of a slice of 30 next to a neighbour of 70, percent of the card since the previous round.
+struct ArbiterFigures {
   double charged;
   double granted;
   std::string user = "user 1";
 };
 
-std::vector<Breach> compute_rounds(Watchdog& dog, const Told& told, double used, double neighbour, int count,
+/// The arbiter's figures of a slice of 30 next to a neighbour of 70, in percent of the card per round.
                                    Clock::Time* now, const std::string& id = "s") {
-  WatchedSlice one = slice(ShareClass::kBurst, told.charged);
+  WatchedSlice one = slice(ShareClass::kBurst, figures.charged);
   one.id = id;
-  one.granted_percent = {told.granted};
-  one.user = told.user;
+  one.granted_percent = {figures.granted};
+  one.user = figures.user;
   WatchedSlice other = slice(ShareClass::kBurst, neighbour);
   other.id = "n";
   other.registered = {9};
   other.cards[0].compute = CoreShare(70);
-  other.granted_percent = {100 - told.granted};
+  other.granted_percent = {100 - figures.granted};
   std::vector<Breach> all;
   for (int i = 0; i < count; ++i) {
     const auto breaches = dog.judge({one, other},
@@ -108,24 +108,24 @@ std::vector<Breach> compute_rounds(Watchdog& dog, const Told& told, double used,
   return all;
 }
 
-TEST(Watchdog, ComputeIsHeldAgainstWhatTheArbiterAccountsAndGranted) {
+TEST(Watchdog, ComputeIsComparedWithWhatTheArbiterChargedAndGranted) {
   Watchdog dog;
   Clock::Time now{std::chrono::seconds(10)};
-  // Honest: it may use a card that its neighbour leaves.
+  // Honest: a slice may use a card that its neighbour leaves idle.
   EXPECT_TRUE(compute_rounds(dog, {98, 100}, 99, 0, 20, &now).empty());
-  // The arbiter accounts 10 and the driver says 99. What it was allowed until now is allowed for a second more.
+  // The arbiter charged 10 and the driver reports 99. What was allowed until now is allowed for one more second.
   EXPECT_TRUE(compute_rounds(dog, {10, 30}, 99, 1, 3, &now).empty());
   EXPECT_FALSE(compute_rounds(dog, {10, 30}, 99, 1, 4, &now).empty());
 }
 
-/// It wrote its busy_ns as large as what it takes: the arbiter accounts it, and its neighbour starves.
+/// The slice adds all that it takes to its busy_ns: the arbiter charges that, and the neighbour starves.
 TEST(Watchdog, ASliceThatInflatesItsAccountIsCaughtByItsNeighboursStarvation) {
   Watchdog dog;
   Clock::Time now{std::chrono::seconds(10)};
   const auto breaches = compute_rounds(dog, {95, 2}, 95, 5, 5, &now);
   ASSERT_FALSE(breaches.empty());
   EXPECT_EQ(breaches[0].kind, BreachKind::kCompute);
-  EXPECT_EQ(breaches[0].slice, "s") << "not the one that starves";
+  EXPECT_EQ(breaches[0].slice, "s") << "not the slice that starves";
   EXPECT_EQ(breaches[0].step, ComputeStep::kFreeze);
 }
 
@@ -139,8 +139,8 @@ TEST(Watchdog, ASliceThatFreezingDoesNotStopGoesThroughAllSteps) {
   EXPECT_EQ(steps, (std::vector<ComputeStep>{ComputeStep::kFreeze, ComputeStep::kRevoke, ComputeStep::kKill}));
 }
 
-/// A new slice every 8 seconds, each gone before much was done about it.
-TEST(Watchdog, AUserThatComesBackIsMetByWhatItsSlicesDid) {
+/// A new slice every 8 seconds; each leaves soon after it was caught.
+TEST(Watchdog, EarlierOffencesCountAgainstAUserThatReturns) {
   Watchdog dog;
   Clock::Time now{std::chrono::seconds(10)};
   ComputeStep most = ComputeStep::kNone;
@@ -150,8 +150,8 @@ TEST(Watchdog, AUserThatComesBackIsMetByWhatItsSlicesDid) {
     for (const auto& breach : compute_rounds(dog, {30, 30}, 99, 1, 5, &now, id)) most = std::max(most, breach.step);
     for (int i = 0; i < 28; ++i, now += milliseconds(250)) dog.judge({}, {}, now);
   }
-  EXPECT_EQ(slices, 4) << "frozen, frozen at once, revoked, ended";
-  // Another user begins with nothing, and so does this one two minutes after its last offence.
+  EXPECT_EQ(slices, 4) << "frozen, frozen immediately, revoked, ended";
+  // Another user begins without debt, and so does this user two minutes after the last offence.
   const auto other = compute_rounds(dog, {30, 30, "user 2"}, 99, 1, 5, &now, "o");
   ASSERT_FALSE(other.empty());
   EXPECT_EQ(other[0].step, ComputeStep::kFreeze);
@@ -161,7 +161,7 @@ TEST(Watchdog, AUserThatComesBackIsMetByWhatItsSlicesDid) {
   EXPECT_EQ(again[0].step, ComputeStep::kFreeze);
 }
 
-/// Its library gets no lease any more: what still computes goes past it, and its guarantee allows nothing.
+/// The slice's library gets no lease any more: work that still runs bypasses it, and the guarantee allows nothing.
 TEST(Watchdog, ARevokedSliceMayUseNothing) {
   Watchdog dog;
   Clock::Time now{std::chrono::seconds(10)};
@@ -170,7 +170,7 @@ TEST(Watchdog, ARevokedSliceMayUseNothing) {
   EXPECT_FALSE(rounds(dog, revoked, {{"s", CardId("GPU-0"), {1, Bytes::mib(1), 30}}}, 8, &now).empty());
 }
 
-/// Its neighbour is granted little because it asks for little: it starves of nothing.
+/// The neighbour is granted little because it requests little, so it does not starve.
 TEST(Watchdog, AnIdleNeighbourDoesNotStarve) {
   Watchdog dog;
   Clock::Time now{std::chrono::seconds(10)};

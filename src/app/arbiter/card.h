@@ -43,7 +43,8 @@ class CardLoop {
   [[nodiscard]] std::uint64_t charged_ns(int slice);
   /// Leases out of turn that the slice was given, up to the largest number that fits.
   [[nodiscard]] std::uint32_t rescues(int slice);
-  /// Time in which the slice held the card's lease since it was added, and in which its work ran on excused; ms.
+  /// Since the slice was added, ms: the time in which it held the card's lease, and the excused time for which its work
+  /// ran on after a lease.
   [[nodiscard]] abi::ControlLate lease_time(int slice);
   /// GPU time that the slice's processes, those that ended too, say they measured.
   [[nodiscard]] std::uint64_t busy_ns(int slice);

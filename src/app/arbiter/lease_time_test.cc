@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 
-/// A slice that is seen every 10 ms: what stands in its page, and what its processes say.
+/// A slice that is observed every 10 ms: the mode in its grant page, and the reports of its processes.
 class Slice {
  public:
   void run(std::uint64_t ms, abi::LeaseMode mode, bool busy, std::uint64_t adds_ms = 0) {
@@ -56,10 +56,10 @@ TEST(LeaseTime, OneLongKernelIsExcusedToItsEnd) {
   slice.run(3000, abi::LeaseMode::kBlocked, true);
   EXPECT_EQ(slice.drained_ms(), 3000U);
   slice.run(1000, abi::LeaseMode::kBlocked, false, 10);
-  EXPECT_EQ(slice.drained_ms(), 3010U) << "up to the step at which it was seen to be over";
+  EXPECT_EQ(slice.drained_ms(), 3010U) << "up to the step at which its end was seen";
 }
 
-TEST(LeaseTime, WhoReportsCompletionsWithoutALeaseIsExcusedForHalfASecond) {
+TEST(LeaseTime, ASliceThatReportsCompletionsWithoutALeaseIsExcusedForHalfASecond) {
   Slice slice;
   slice.run(10, abi::LeaseMode::kBlocked, false);
   slice.run(10, abi::LeaseMode::kLease, true, 10);

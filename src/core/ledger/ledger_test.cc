@@ -36,7 +36,7 @@ Slice slice(const std::string& uid, const std::string& part, const CardId& card,
   return s;
 }
 
-TEST(Ledger, WhatDoesNotFitIsRefusedWithTheNumbersAndChangesNothing) {
+TEST(Ledger, ARefusalHasTheNumbersAndChangesNothing) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 13, 80)}));
   const Ledger before = ledger;
@@ -47,7 +47,7 @@ TEST(Ledger, WhatDoesNotFitIsRefusedWithTheNumbersAndChangesNothing) {
   EXPECT_EQ(ledger, before);
 }
 
-TEST(Ledger, ACardIsFilledToItsLastByteAndItsLastHundredth) {
+TEST(Ledger, ACardCanBeFilledToTheLastByteAndTheLastHundredth) {
   const auto with = [](Bytes memory, std::uint32_t compute) {
     Slice one = slice("y", "c", kA, 1, compute);
     one.memory = memory;
@@ -63,12 +63,12 @@ TEST(Ledger, ACardIsFilledToItsLastByteAndItsLastHundredth) {
   EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes(0));
   EXPECT_EQ(ledger.find(kA)->free_compute(), CoreShare(0));
   Card card = ledger.find(kA)->card;
-  EXPECT_TRUE(ledger.put_card(card)) << "its slices hold exactly what it has";
+  EXPECT_TRUE(ledger.put_card(card)) << "its slices hold exactly its size";
   card.memory = card.memory - Bytes(1);
   EXPECT_EQ(ledger.put_card(card).error().code, Code::kFailedPrecondition);
 }
 
-TEST(Ledger, WhatDoesNotFitIsToldInTheOrderOfTheCards) {
+TEST(Ledger, ARefusalListsTheCardsInTheirOrder) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kB, 1, 1), slice("x", "c", kA, 1, 1)}));
   const std::string both = "GPU-a: 15 GiB free < 16 GiB; GPU-b: 15 GiB free < 16 GiB";
@@ -76,7 +76,7 @@ TEST(Ledger, WhatDoesNotFitIsToldInTheOrderOfTheCards) {
   EXPECT_EQ(ledger.add({slice("y", "c", kA, 16, 1), slice("y", "c", kB, 16, 1)}).error().what, both);
 }
 
-TEST(Ledger, ACardHasSomeMemoryAndAllOfItsCompute) {
+TEST(Ledger, RejectsACardWithoutMemoryOrWithPartialCompute) {
   Ledger ledger;
   Card card;
   card.id = kA;
@@ -87,10 +87,10 @@ TEST(Ledger, ACardHasSomeMemoryAndAllOfItsCompute) {
   card.compute = CoreShare::whole();
   EXPECT_TRUE(ledger.put_card(card));
   card.id = CardId("a b");
-  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "no name";
+  EXPECT_EQ(ledger.put_card(card).error().code, Code::kInvalidArgument) << "no UUID";
 }
 
-TEST(Ledger, BesteffortTakesNoComputeGuarantee) {
+TEST(Ledger, BesteffortSetsNoComputeAside) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 1, 100)}));
   Slice wish = slice("y", "c", kA, 1, 50);
@@ -113,7 +113,7 @@ TEST(Ledger, IdentityIsTheOwnersUidAndThePart) {
   EXPECT_EQ(ledger.find(kA)->use.memory, Bytes::gib(3));
 }
 
-TEST(Ledger, AnInitContainerIsCountedOnlyAboveTheSumOfTheOthers) {
+TEST(Ledger, AnInitContainerCountsOnlyAboveTheSumOfTheRunContainers) {
   Ledger ledger = two_cards();
   Slice init = slice("x", "init", kA, 6, 60);
   init.phase = Phase::kInit;
@@ -125,17 +125,17 @@ TEST(Ledger, AnInitContainerIsCountedOnlyAboveTheSumOfTheOthers) {
   EXPECT_EQ(ledger.find(kA)->use.owners, 1u);
   ASSERT_TRUE(ledger.remove(Owner{OwnerKind::kPod, "x"}, "init2"));
   EXPECT_EQ(ledger.find(kA)->use.compute, CoreShare(60));
-  EXPECT_TRUE(ledger.add({slice("y", "c", kA, 8, 40)})) << "only the maximum is held";
+  EXPECT_TRUE(ledger.add({slice("y", "c", kA, 8, 40)})) << "only the maximum is booked";
 }
 
-TEST(Ledger, ACardThatSomebodyHasAloneTakesNobodyElse) {
+TEST(Ledger, AnExclusivelyHeldCardTakesNoOtherOwner) {
   Ledger ledger = two_cards();
   Slice alone = slice("x", "c", kA, 1, 10);
   alone.exclusive = true;
   ASSERT_TRUE(ledger.add({alone}));
   const auto refused = ledger.add({slice("y", "c", kA, 1, 1)});
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().what, HasSubstr("x/c has or wants it alone"));
+  EXPECT_THAT(refused.error().what, HasSubstr("x/c needs the card exclusively"));
   EXPECT_EQ(ledger.find(kA)->free_memory(), Bytes(0));
   alone.owner.uid = "z";
   alone.card = kB;
@@ -143,7 +143,7 @@ TEST(Ledger, ACardThatSomebodyHasAloneTakesNobodyElse) {
   EXPECT_EQ(ledger.add({alone}).error().code, Code::kResourceExhausted);
 }
 
-TEST(Ledger, ReplaceCountsWhatItFreesAndIsAllOrNothing) {
+TEST(Ledger, ReplaceMayUseWhatItFreesAndIsAllOrNothing) {
   Ledger ledger = two_cards();
   const Owner x{OwnerKind::kPod, "x"};
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 12, 60)}));
@@ -157,7 +157,7 @@ TEST(Ledger, ReplaceCountsWhatItFreesAndIsAllOrNothing) {
   EXPECT_EQ(ledger.find(kA)->use, CardUse{});
 }
 
-TEST(Ledger, AnUnhealthyCardTakesNothingNewButGivesBackWhatWasThere) {
+TEST(Ledger, AnUnhealthyCardTakesOnlyRestoredSlices) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.set_health(kA, Health{false, "XID 79"}));
   EXPECT_EQ(ledger.add({slice("x", "c", kA, 1, 1)}).error().code, Code::kUnavailable);
@@ -166,7 +166,7 @@ TEST(Ledger, AnUnhealthyCardTakesNothingNewButGivesBackWhatWasThere) {
   EXPECT_TRUE(ledger.add({slice("y", "c", kA, 1, 1)}));
 }
 
-TEST(Ledger, ACardInUseIsNeitherRemovedNorMadeSmallerThanItsUse) {
+TEST(Ledger, ACardInUseCannotBeRemovedOrShrunkBelowItsUse) {
   Ledger ledger = two_cards();
   ASSERT_TRUE(ledger.add({slice("x", "c", kA, 4, 1)}));
   EXPECT_EQ(ledger.remove_card(kA).error().code, Code::kFailedPrecondition);
@@ -180,7 +180,7 @@ TEST(Ledger, ACardInUseIsNeitherRemovedNorMadeSmallerThanItsUse) {
   EXPECT_EQ(ledger.find(kA), nullptr);
 }
 
-TEST(Ledger, AWholeCardIsWholeEvenWhenADriverReportsAnotherSizeAfterARestart) {
+TEST(Ledger, AWholeSliceCoversTheCardEvenAfterTheDriverReportsAnotherSize) {
   Slice whole = slice("x", "c", kA, 16, 100);
   whole.whole = whole.exclusive = true;
   Ledger ledger = two_cards();
@@ -208,8 +208,8 @@ TEST(Ledger, IllegalSlicesAndCardsAreRefused) {
   EXPECT_EQ(ledger.slices().size(), 0u);
 }
 
-/// A slice is looked at without making a record of it, by the same law.
-TEST(Ledger, WhatIsLegalInARecordIsLegalHereAndNothingElse) {
+/// The ledger checks a slice without building a record, by the same rules.
+TEST(Ledger, AcceptsExactlyTheSlicesThatARecordAccepts) {
   const std::vector<std::string> names = {"", "ok", "a b", std::string(253, 'a'), std::string(254, 'a')};
   std::size_t legal = 0;
   std::size_t all = 0;
@@ -239,7 +239,7 @@ TEST(Ledger, WhatIsLegalInARecordIsLegalHereAndNothingElse) {
   EXPECT_GT(all - legal, 100U);
 }
 
-TEST(Ledger, APartsSlicesAreThoseOfItsOwnerAndItsName) {
+TEST(Ledger, SlicesOfAPartAreFoundByOwnerAndName) {
   Ledger ledger = two_cards();
   const Slice own = slice("x", "c", kA, 1, 1);
   ASSERT_TRUE(ledger.add({own, slice("x", "d", kA, 1, 1), slice("y", "c", kB, 1, 1)}));

@@ -13,15 +13,15 @@ namespace carve {
 
 /// Why one card does not serve a request. The order is that of the explanation.
 enum class Refusal : std::uint8_t {
-  kMemory,     // too little is free
-  kCompute,    // too little is free
-  kHeldAlone,  // somebody has the card alone
-  kNotEmpty,   // the request wants the card alone
+  kMemory,     // too little free memory
+  kCompute,    // too little free compute
+  kHeldAlone,  // another owner holds the card exclusively
+  kNotEmpty,   // the request is exclusive, and the card has slices
   kUnhealthy,
-  kClosed,    // nothing new is put there
-  kTooSmall,  // never: the card's whole memory is less
-  kModel,     // never: another model
-  kNotNamed,  // never: the request names other cards
+  kClosed,    // takes no new slice
+  kTooSmall,  // permanent: the card's total memory is too small
+  kModel,     // permanent: another model is requested
+  kNotNamed,  // permanent: the request names other cards
 };
 
 /// What that card would give to the request.
@@ -31,7 +31,7 @@ enum class Refusal : std::uint8_t {
 [[nodiscard]] std::optional<Refusal> refusal_of(const CardState& card, const Request& request,
                                                 const Offer& offer);
 
-/// True when no slice that goes, and no card that heals, would change it.
+/// True when no leaving slice and no recovering card would change it.
 [[nodiscard]] constexpr bool is_final(Refusal refusal) { return refusal >= Refusal::kTooSmall; }
 
 struct RefusedCard {
@@ -40,7 +40,7 @@ struct RefusedCard {
   Refusal why;
 };
 
-/// One sentence: "2 cards: largest free slice 3.2 GiB < 4 GiB; 1 card: no H200".
+/// One sentence: "2 cards: largest free slice 3.2 GiB < 4 GiB; 1 card: model is not H200".
 [[nodiscard]] std::string explain(const Request& request, const std::vector<RefusedCard>& refused);
 
 }  // namespace carve

@@ -114,7 +114,7 @@ class FakePages final : public Pages {
   std::map<std::string, std::set<std::int32_t>> hellos;
   std::map<std::string, std::uint64_t> busy_ns;
   std::map<std::string, std::uint64_t> charged_ns;
-  std::map<std::string, std::uint32_t> granted_ms;  // none: an arbiter that does not tell
+  std::map<std::string, std::uint32_t> granted_ms;  // none: an arbiter that does not report it
   std::map<std::string, Bytes> announced;
   std::map<std::string, Bytes> overheads;
 
