@@ -23,7 +23,7 @@ TRIED = 4096 * MIB
 HOLD_MS = 1500
 SECOND = 1.0
 
-# name → required result. "either": held, or caught within a second.
+# name → required result. "either": held, or caught within a second (COMPUTE_ATTACKS: within COMPUTE_MS).
 ATTACKS = {
     "plain": "held", "cleared-environment": "held", "rtld-next": "held", "rtld-deepbind": "held",
     "dlmopen": "held", "get-proc-address": "held", "versioned-name": "held", "fork": "held",

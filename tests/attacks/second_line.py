@@ -118,7 +118,7 @@ def compute(machine):
         after = gpu_ns()
         return [100 * (b - a) / (after[2] - before[2]) for a, b in zip(before[:2], after[:2])]
     taker, other = shares(10)
-    print(f"compute: a slice of {GUARANTEE} that goes past the library is throttled after {found:.1f} s; then it gets "
+    print(f"compute: a slice of {GUARANTEE} that bypasses the library is throttled after {found:.1f} s; then it gets "
           f"{taker:.1f} of 100, its neighbour of 70 gets {other:.1f}")
     assert child.poll() is None, "it was to be slowed, not ended"
     assert taker <= GUARANTEE + POINTS, taker
@@ -163,7 +163,7 @@ def compute_by_little(machine):
     until("it is throttled", 20, lambda: len(events(machine, "breach-compute")) > known)
     found = time.monotonic() - begin
     held = share(15)
-    print(f"compute by little: a slice of 20 that takes {alone:.1f} past the library is throttled after {found:.1f} s; "
+    print(f"compute by little: a slice of 20 that takes {alone:.1f} by bypassing the library is throttled after {found:.1f} s; "
           f"then it gets {held:.1f}")
     assert 35 < alone < 20 + 25, f"{alone}: this test shows nothing"
     assert held <= 20 + 10, held

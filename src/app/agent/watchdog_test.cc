@@ -85,8 +85,8 @@ struct ArbiterFigures {
   std::string user = "user 1";
 };
 
-/// The arbiter's figures of a slice of 30 next to a neighbour of 70, in percent of the card per round.
-                                   Clock::Time* now, const std::string& id = "s") {
+std::vector<Breach> compute_rounds(Watchdog& dog, const ArbiterFigures& figures, double used, double neighbour,
+                                   int count, Clock::Time* now, const std::string& id = "s") {
   WatchedSlice one = slice(ShareClass::kBurst, figures.charged);
   one.id = id;
   one.granted_percent = {figures.granted};
