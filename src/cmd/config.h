@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +20,11 @@ inline constexpr const char* kUsualConfig = "/etc/carve/carve.conf";
 /// The same of a file.
 [[nodiscard]] Result<void> read_config(const std::string& path, const std::vector<std::string>& set_by_flag,
                                        HostOptions* options);
+/// The group that own-devices-group names; nullopt: none.
+///   errors  kInvalidArgument: there is no such group on this machine
+[[nodiscard]] Result<std::optional<std::uint32_t>> device_group(const HostOptions& host);
 /// What flags and configuration come to.
-///   errors  kInvalidArgument: a folder that is no absolute path, or too long
+///   errors  kInvalidArgument: a folder that is no absolute path, or too long; as device_group()
 [[nodiscard]] Result<void> check_folders(const HostOptions& host);
 
 }  // namespace carve::cmd

@@ -85,6 +85,17 @@ void host_flags(CLI::App* app, HostOptions* host, bool server) {
       ->type_name("PATH");
 }
 
+void device_flags(CLI::App* app, HostOptions* host) {
+  app->add_option_function<std::string>(
+         "--own-devices", [host](const std::string& word) { host->own_devices = word == "on"; },
+         "on: /dev/nvidia0, … belong to Carve while it is up, and no process outside slices opens them; off")
+      ->type_name("on|off")
+      ->check(CLI::IsMember({"on", "off"}));
+  app->add_option("--own-devices-group", host->own_devices_group,
+                  "with --own-devices on: members of this group may open them outside slices, too")
+      ->type_name("GROUP");
+}
+
 void ask_flags(CLI::App* app, AskOptions* ask) {
   app->add_option("--memory", ask->words.memory, "device memory of each card: 4Gi, 4096Mi, 50%")
       ->type_name("SIZE");
@@ -223,6 +234,7 @@ void keep_files_command(CLI::App& app, KeepFilesOptions* options) {
 void server_commands(CLI::App& app, Everything& all) {
   auto* up = app.add_subcommand("up", "start Carve on this machine and keep it running (foreground)");
   host_flags(up, &all.up.host, true);
+  device_flags(up, &all.up.host);
   up->add_option("--simulate", all.up.simulate,
                  "a simulated driver instead of a real one: h200x2, t4x1, a100x8")
       ->type_name("PROFILE");
@@ -233,16 +245,20 @@ void server_commands(CLI::App& app, Everything& all) {
       "--check-config\n\nConfiguration file, one `key = value` per line:\n  allow = group:ml max-memory=16Gi "
       "max-cores=50\n  allow = user:alice\n  on-memory-breach = kill        # or report\n  on-compute-breach "
       "= "
-      "throttle    # or kill, report");
+      "throttle    # or kill, report\n  own-devices = on                # the cards' device files are Carve's");
   auto* down = app.add_subcommand("down", "stop it and remove what it made");
   host_flags(down, &all.down.host, false);
   down->add_option("--cgroup-root", all.down.host.cgroup_root, "as given to `carve up`")->type_name("FOLDER");
+  down->add_option("--state-dir", all.down.host.state_dir, "as given to `carve up`")
+      ->type_name("FOLDER")
+      ->capture_default_str();
   down->add_flag("--force", all.down.force, "end all slices, with their processes");
   node_down_flags(down, &all.down);
   down->footer("Examples:\n  carve down\n  carve down --force\n  carve down --node-name n1 --kubeconfig admin.conf");
   auto* agent = app.add_subcommand("agent", "the agent process (started by `carve up`)");
   auto* standalone = agent->add_flag("--standalone", all.standalone, "without a kubelet: as `carve up` starts it");
   host_flags(agent, &all.agent, true);
+  device_flags(agent, &all.agent);
   node_flags(agent, &all.node, standalone);
   agent->footer(
       "Examples:\n  carve agent --standalone --runtime-dir /run/carve\n  carve agent --node-name n1 --doors dra\n"

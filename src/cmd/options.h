@@ -39,6 +39,8 @@ struct HostOptions {
   std::vector<std::string> driver_mounts;  // what the driver needs in containers besides
   std::vector<AccessRule> access;          // who may ask; without any: group carve
   std::string health_policy;               // file: what XIDs mean; empty: the built-in table
+  bool own_devices = false;                // the cards' device files belong to Carve while it is up
+  std::string own_devices_group;           // its members may open them outside slices, too; empty: root alone
   BreachAction on_memory = BreachAction::kKill;
   BreachAction on_compute = BreachAction::kThrottle;
 

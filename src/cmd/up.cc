@@ -8,9 +8,11 @@
 #include <cstdio>
 
 #include "abi/hello.h"
+#include "adapter/cdi/card_files.h"
 #include "adapter/api/client.h"
 #include "adapter/process/text_file.h"
 #include "app/cli/views.h"
+#include "cmd/config.h"
 #include "cmd/options.h"
 #include "cmd/services.h"
 #include "cmd/simulated.h"
@@ -34,6 +36,8 @@ std::vector<std::string> host_flags(const HostOptions& host) {
   add("--cgroup-root", host.cgroup_root);
   add("--health-policy", host.health_policy);
   add("--config", host.config);
+  add("--own-devices", host.own_devices ? "on" : "off");
+  add("--own-devices-group", host.own_devices_group);
   return flags;
 }
 
@@ -121,6 +125,17 @@ void clean(const HostOptions& host, std::vector<Service>& services) {
   // libnvidia-ml.so.1 while another instance went down).
 }
 
+/// What own-devices closed is as it was before; when the agent has ended, which would close it again.
+Result<void> give_back_devices(const HostOptions& host) {
+  CARVE_TRY(const auto group, device_group(host));
+  const auto boot = read_text("/proc/sys/kernel/random/boot_id");
+  const auto left = cdi::restore_card_files(
+      {cdi::card_file_record(host.state_dir), boot ? boot->substr(0, boot->find('\n')) : std::string(), group});
+  if (!left) return fail_in("device files", left.error());
+  for (const auto& text : *left) std::fprintf(stderr, "carve: %s: it is left as it is\n", text.c_str());
+  return {};
+}
+
 void stop_all(std::vector<Service>& services) {
   // The agent first: it tells the arbiter nothing more; the driver last.
   for (auto it = services.rbegin(); it != services.rend(); ++it) it->stop(kGrace);
@@ -175,6 +190,7 @@ int end_of_up(const HostOptions& host, std::vector<Service>& services) {
   if (living.empty()) {
     stop_all(services);
     clean(host, services);
+    if (auto given = give_back_devices(host); !given) return report(given.error());
     std::printf("carve: stopped\n");
     return kExitOk;
   }
@@ -227,6 +243,7 @@ int run_up(const UpOptions& options) {
     if (living_slices(host).empty() && started.error().code != Code::kFailedPrecondition) {
       stop_all(services);
       clean(host, services);
+      if (auto given = give_back_devices(host); !given) report(given.error());
     }
     return code;
   }
@@ -242,7 +259,10 @@ int run_up(const UpOptions& options) {
 
 int run_down(const DownOptions& options) {
   if (::geteuid() != 0) return report(needs_root("carve down").value());
-  const HostOptions& host = options.host;
+  HostOptions host = options.host;
+  if (const auto view = api::Client(host.agent_socket()).view({}); view && !view->state_folder.empty()) {
+    host.state_dir = view->state_folder;  // it may have been started with other flags than this command
+  }
   auto living = living_slices(host);
   if (!living.empty() && !options.force) {
     return report(
@@ -278,6 +298,7 @@ int run_down(const DownOptions& options) {
   // Of what still runs nothing is cleaned away: the lock is all that tells of it.
   if (auto stopped = stop_holders(locks, kGrace); !stopped) return report(stopped.error());
   clean(host, left);
+  if (auto given = give_back_devices(host); !given) return report(given.error());
   std::printf("carve: down\n");
   return kExitOk;
 }

@@ -57,6 +57,7 @@ struct Grant {
   DriverFiles driver;
   std::vector<int> hidden_minors;  // device nodes of the other cards
   std::string masking_socket;      // a socket inode to cover them with
+  std::string card_files;          // folder of the slice's own nodes of its cards; empty: they are the host's
   std::string device;              // CDI name when it was published, else empty
 };
 
@@ -130,6 +131,10 @@ struct AgentView {
   std::string device_folder;  // where container runtimes find slices
   std::string cgroup_error;  // empty: slices can have a cgroup
   std::string library_error;
+  bool own_devices = false;        // the cards' device files belong to Carve
+  std::uint32_t device_mode = 0;   // then: the mode that they have, with owner root
+  std::uint32_t device_group = 0;  // and their group
+  std::string device_error;        // and why one of them is not closed
   std::uint32_t waiting = 0;  // requests that wait for a place
   std::vector<CardView> cards;
   std::vector<SliceView> slices;

@@ -18,6 +18,7 @@ struct SliceDevice {
                                // which its processes are told: publish() makes it
   std::string gate = {};       // the folder around it that only root and `user` pass; empty: there is none
   std::uint32_t user = 0;      // who asked for it
+  std::string card_files = {};  // folder of its own nodes of its cards, on the host; empty: they are the host's
   std::string library_folder;  // libcarve-cuda.so, libcarve-nvml.so, carve-hook
   std::string driver_version;
   DriverFiles driver;

@@ -18,6 +18,8 @@ struct EnclosurePlan {
   std::string runtime_folder;  // to be hidden: sockets of agent and arbiter, other slices
   std::vector<int> hidden_minors;
   std::string masking_socket;
+  std::string card_files;       // folder of its own nodes of its cards; empty: they are the host's
+  std::vector<int> own_minors;  // of its cards
 };
 
 /// The plan for a grant, for a caller with this effective user.
@@ -26,7 +28,7 @@ struct EnclosurePlan {
 /// Gives the calling process (one thread) a private view of the machine and puts the slice into it:
 /// libcarve under the driver's link names in the usual library folders, the driver's own files in
 /// /usr/lib/carve/driver, its own folder alone in /run/carve/slices, the other cards' device nodes behind a
-/// socket inode, the driver's names in the loader's cache. What it execs, and all children, see the same. Cannot be
+/// socket inode, its own nodes over those of its cards where it has such, the driver's names in the loader's cache. What it execs, and all children, see the same. Cannot be
 /// taken back: on an error, exit.
 ///   errors  kPermissionDenied: user namespaces are forbidden, …; every text names the path
 [[nodiscard]] Result<void> enter(const EnclosurePlan& plan);

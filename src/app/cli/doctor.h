@@ -12,6 +12,14 @@
 // `carve doctor`: from what was seen of this host to findings a person can act on. Pure.
 namespace carve::cli {
 
+/// A card's device file.
+struct CardFileFact {
+  std::string path;
+  std::uint32_t mode = 0;  // without its type: 0666
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+};
+
 /// What was looked up on this host. Texts are empty where all is well.
 struct HostFacts {
   bool is_node = false;  // of Kubernetes: its processes are pods, nothing is started by `carve up`
@@ -35,6 +43,9 @@ struct HostFacts {
   std::string user_namespaces_error;
   bool overlay_known = true;               // the kernel has overlayfs
   std::vector<std::string> missing_nodes;  // device nodes of cards that the driver lists
+  std::vector<CardFileFact> card_files;    // those that exist
+  /// The mode that the driver's own tool gives them (setuid root: any user may start it); nullopt: it leaves them alone.
+  std::optional<std::uint32_t> driver_sets_mode;
 };
 
 /// All that is wrong, worst first. Notes are no fault: they tell what cannot be used here.

@@ -123,6 +123,23 @@ TEST(Doctor, EveryFaultHasACauseAndAFix) {
        }},
       {"journal.damaged, then start", [](HostFacts& h, auto&) { h.journal_error = "line 3: damaged"; }},
       {"device node /dev/nvidia0", [](HostFacts& h, auto&) { h.missing_nodes = {"/dev/nvidia0"}; }},
+      {"device file is not closed",
+       [](HostFacts&, auto& v) {
+         v->own_devices = true;
+         v->device_error = "x";
+       }},
+      {"/dev/nvidia0 has mode 0666, owner 0, group 0; wanted are 0660, 0, 44",
+       [](HostFacts& h, auto& v) {
+         v->own_devices = true;
+         v->device_mode = 0660;
+         v->device_group = 44;
+         h.card_files = {{"/dev/nvidia0", 0666, 0, 0}};
+       }},
+      {"NVreg_ModifyDeviceFiles=0",
+       [](HostFacts& h, auto& v) {
+         v->own_devices = true;
+         h.driver_sets_mode = 0666;
+       }},
   };
   for (const auto& row : rows) {
     auto host = healthy_host();
@@ -136,6 +153,23 @@ TEST(Doctor, EveryFaultHasACauseAndAFix) {
   host.user_namespaces_error = "max_user_namespaces is 0";
   EXPECT_FALSE(anything_wrong(diagnose(host, healthy_view())));
   EXPECT_NE(said(host, healthy_view()).find("ordinary users cannot"), std::string::npos);
+}
+
+TEST(Doctor, SaysWhetherTheCardsDeviceFilesAreOpen) {
+  auto host = healthy_host();
+  host.card_files = {{"/dev/nvidia0", 0600, 0, 0}, {"/dev/nvidia1", 0666, 0, 0}};
+  host.driver_sets_mode = 0666;
+  auto view = healthy_view();
+  EXPECT_FALSE(anything_wrong(diagnose(host, view))) << "off is a choice";
+  EXPECT_NE(said(host, view).find("without a slice: /dev/nvidia1 (0666)"), std::string::npos) << said(host, view);
+  host.is_node = true;
+  EXPECT_EQ(said(host, view).find("devices-open"), std::string::npos) << "there it cannot be on";
+  host.is_node = false;
+  view.own_devices = true;
+  view.device_mode = 0600;
+  host.card_files[1].mode = 0600;
+  host.driver_sets_mode = 0660;
+  EXPECT_TRUE(diagnose(host, view).empty()) << said(host, view);
 }
 
 }  // namespace
