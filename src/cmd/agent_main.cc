@@ -101,6 +101,7 @@ AgentConfig config_of(const HostOptions& options, bool gives_cards) {
   config.masking_socket = options.runtime_dir + "/mask";
   config.driver_mounts = options.driver_mounts;
   config.access = options.access;
+  config.slices_for_root = options.slices_for_root;
   config.on_memory = options.on_memory;
   config.on_compute = options.on_compute;
   config.version = std::string(kVersion) + " " + kCommit;

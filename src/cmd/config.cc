@@ -115,6 +115,9 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
   } else if (key == "allow" || key == "deny") {
     CARVE_TRY(auto rule, access_rule(value, key == "allow"));
     o->access.push_back(std::move(rule));
+  } else if (key == "slices-for-root") {
+    CARVE_TRY(const auto number, codec::parse_count(key, value, 0, kMaxSlicesPerCard, "slices of each card"));
+    o->slices_for_root = static_cast<std::uint32_t>(number);
   } else if (key == "own-devices") {
     CARVE_TRY(const bool on, on_or_off(value));
     if (!flag_wins) o->own_devices = on;
@@ -128,7 +131,7 @@ Result<void> apply_line(const std::string& key, const std::string& value, bool f
     return fail(Code::kInvalidArgument,
                 "unknown key; legal are runtime-dir, state-dir, lib-dir, lib-source, driver-root, cdi-dir, "
                 "cgroup-root, host-root, driver-mount, driver-libraries, health-policy, "
-                "own-devices, own-devices-group, allow, deny, on-memory-breach, on-compute-breach");
+                "own-devices, own-devices-group, slices-for-root, allow, deny, on-memory-breach, on-compute-breach");
   }
   return {};
 }

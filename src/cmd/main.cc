@@ -245,7 +245,8 @@ void server_commands(CLI::App& app, Everything& all) {
       "--check-config\n\nConfiguration file, one `key = value` per line:\n  allow = group:ml max-memory=16Gi "
       "max-cores=50\n  allow = user:alice\n  on-memory-breach = kill        # or report\n  on-compute-breach "
       "= "
-      "throttle    # or kill, report\n  own-devices = on                # the cards' device files are Carve's");
+      "throttle    # or kill, report\n  own-devices = on                # only slices open the cards\n"
+      "  slices-for-root = 16            # of each card's 128");
   auto* down = app.add_subcommand("down", "stop it and remove what it made");
   host_flags(down, &all.down.host, false);
   down->add_option("--cgroup-root", all.down.host.cgroup_root, "as given to `carve up`")->type_name("FOLDER");

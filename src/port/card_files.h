@@ -8,9 +8,9 @@
 
 namespace carve {
 
-/// The cards' device files (/dev/nvidia0, …) of a machine on which they belong to Carve (`own-devices = on`): no process
-/// outside slices opens them, except root's. A slice gets nodes of its own for its cards, in a folder that only root and
-/// the slice's user pass. own() is called by one thread at a time; the others are safe from any thread.
+/// The cards' device files (/dev/nvidia0, …) of a machine on which they belong to Carve (`own-devices = on`): outside
+/// slices only root opens them. A slice gets nodes of its own for its cards, in a folder that only root and the slice's
+/// user pass. own() is called by one thread at a time; the others are safe from any thread.
 class CardFiles {
  public:
   virtual ~CardFiles() = default;

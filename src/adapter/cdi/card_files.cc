@@ -27,7 +27,9 @@ struct HeldFile {
 std::string path_of(const std::string& dev, int card) { return dev + "/nvidia" + std::to_string(card); }
 
 FoundFile found_from(const struct stat& info) {
-  return {S_ISCHR(info.st_mode), ::major(info.st_rdev), ::minor(info.st_rdev),
+  return {S_ISCHR(info.st_mode),
+          ::major(info.st_rdev),
+          ::minor(info.st_rdev),
           {info.st_mode & 07777U, info.st_uid, info.st_gid}};
 }
 

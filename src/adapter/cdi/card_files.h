@@ -11,9 +11,9 @@
 namespace carve::cdi {
 
 struct CardFileOptions {
-  std::string record;                 // where the previous modes are stored
-  std::string boot_id;                // the kernel's
-  std::optional<std::uint32_t> group; // may open the files, too: mode 0660; without: 0600
+  std::string record;                  // where the previous modes are stored
+  std::string boot_id;                 // the kernel's
+  std::optional<std::uint32_t> group;  // may open the files, too: mode 0660; without: 0600
   std::string dev = "/dev";
 };
 

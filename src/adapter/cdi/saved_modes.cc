@@ -29,8 +29,8 @@ std::string encode_saved_modes(const SavedModes& saved) {
   std::string text = std::string(kTitle) + " 1 " + saved.boot_id + "\n";
   for (const auto& file : saved.files) {
     char line[128];
-    std::snprintf(line, sizeof line, "nvidia%d %u:%u %04o %u:%u\n", file.card, file.major, file.minor,
-                  file.before.mode, file.before.uid, file.before.gid);
+    std::snprintf(line, sizeof line, "nvidia%d %u:%u %04o %u:%u\n", file.card, file.major, file.minor, file.before.mode,
+                  file.before.uid, file.before.gid);
     text += line;
   }
   return text + "end " + std::to_string(saved.files.size()) + "\n";

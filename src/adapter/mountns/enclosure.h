@@ -28,8 +28,8 @@ struct EnclosurePlan {
 /// Gives the calling process (one thread) a private view of the machine and puts the slice into it:
 /// libcarve under the driver's link names in the usual library folders, the driver's own files in
 /// /usr/lib/carve/driver, its own folder alone in /run/carve/slices, the other cards' device nodes behind a
-/// socket inode, its own nodes over those of its cards where it has such, the driver's names in the loader's cache. What it execs, and all children, see the same. Cannot be
-/// taken back: on an error, exit.
+/// socket inode, its own nodes over those of its cards where it has such, the driver's names in the loader's cache.
+/// What it execs, and all children, see the same. Cannot be taken back: on an error, exit.
 ///   errors  kPermissionDenied: user namespaces are forbidden, …; every text names the path
 [[nodiscard]] Result<void> enter(const EnclosurePlan& plan);
 

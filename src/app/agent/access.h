@@ -10,6 +10,11 @@
 
 namespace carve {
 
+/// Slices that an ordinary user may have at once where no row of the configuration says otherwise.
+inline constexpr std::uint32_t kUsualMostSlices = 32;
+/// Of each card's slices (kMaxSlicesPerCard) so many are root's alone, where the configuration does not say otherwise.
+inline constexpr std::uint32_t kUsualSlicesForRoot = 16;
+
 /// One row of who may ask for what; the first row that matches the caller decides. A row without uid and gid
 /// matches everybody.
 struct AccessRule {
@@ -20,7 +25,7 @@ struct AccessRule {
   std::optional<std::uint32_t> max_cards;
   std::optional<Bytes> max_memory;           // of each card
   std::optional<std::uint32_t> max_compute;  // 1/100 of each card
-  std::optional<std::uint32_t> max_slices;   // living at once
+  std::optional<std::uint32_t> max_slices;   // living at once; absent: kUsualMostSlices
   bool online = true;                        // may ask for priority online
   std::string text;                          // as it stands in the configuration, for refusals
 };

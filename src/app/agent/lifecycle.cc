@@ -130,7 +130,8 @@ Result<Grant> Agent::try_allocate(const Caller& caller, const AllocateRequest& r
     if (!request.keep) slice.asker_gone = caller.gone;
     slice.name = plain_name(request.name);
     slice.made = world_.clock.now();
-    CARVE_TRY(const auto placed, place(ledger_, inventory_.links, request.request, *policy));
+    const std::uint32_t kept_back = caller.uid == 0 ? 0 : config_.slices_for_root;
+    CARVE_TRY(const auto placed, place(ledger_, inventory_.links, request.request, *policy, kept_back));
     slices = slices_for(slice.owner(), slice.part, request.request, placed);
     CARVE_TRY_VOID(ledger_.add(slices));
     slice.slices = slices;

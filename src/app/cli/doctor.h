@@ -44,7 +44,7 @@ struct HostFacts {
   bool overlay_known = true;               // the kernel has overlayfs
   std::vector<std::string> missing_nodes;  // device nodes of cards that the driver lists
   std::vector<CardFileFact> card_files;    // those that exist
-  /// The mode that the driver's own tool gives them (setuid root: any user may start it); nullopt: it leaves them alone.
+  /// The mode that the driver's own tool gives them, which any user may start (setuid root); nullopt: none.
   std::optional<std::uint32_t> driver_sets_mode;
 };
 

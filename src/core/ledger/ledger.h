@@ -56,7 +56,8 @@ struct CardState {
 /// Not thread-safe: it has one writer. It chooses nothing; that is policy/.
 class Ledger {
  public:
-  /// New slices are refused on an unhealthy or closed card; those that are only read back after a restart are not.
+  /// New slices are refused on an unhealthy or closed card and beyond kMaxSlicesPerCard; those that are only read back
+  /// after a restart are not.
   enum class Admission : std::uint8_t { kNew, kRestored };
 
   /// Adds a card, or updates one that is there (health, minor, …).
@@ -70,7 +71,8 @@ class Ledger {
   /// Books all of `slices`, or none of them.
   ///   errors  kInvalidArgument: illegal slice, or the same one twice; kNotFound: no such card;
   ///           kAlreadyExists: (owner, part, card) holds already; kUnavailable: unhealthy or closed;
-  ///           kResourceExhausted: it does not fit, with the numbers of every card that is too full
+  ///           kResourceExhausted: it does not fit, by memory, compute or number of slices, with the numbers of every
+  ///           card that is too full
   ///   cost    O(slices on the cards that are touched)
   Result<void> add(const std::vector<Slice>& slices, Admission admission = Admission::kNew);
 

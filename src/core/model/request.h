@@ -15,6 +15,10 @@ namespace carve {
 /// A request may touch at most as many cards as one slice folder hands over (abi/hello.h).
 inline constexpr std::uint32_t kMaxCardsPerRequest = 16;
 
+/// The least memory that a request in bytes may ask for: the unit in which the dialects and the DRA door count. It is a
+/// bound against mistakes; what a driver needs for its first context is 160 to 520 MiB (app/agent/lifecycle.cc).
+inline constexpr Bytes kSmallestSlice = Bytes::mib(1);
+
 /// How much of each card's memory is asked for.
 class MemoryAsk {
  public:

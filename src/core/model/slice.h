@@ -26,6 +26,9 @@ struct Owner {
   friend auto operator<=>(const Owner&, const Owner&) = default;
 };
 
+/// A card has at most so many slices: the arbiter's table of a card (lease/arbiter.h, kMaxSlices).
+inline constexpr std::uint32_t kMaxSlicesPerCard = 128;
+
 /// What one part of one owner holds of one card. Identity is (owner, part, card).
 struct Slice {
   Owner owner;

@@ -15,6 +15,7 @@ namespace carve {
 enum class Hindrance : std::uint8_t {
   kMemory,             // too little is free
   kCompute,            // too little is free
+  kSlices,             // the card has as many slices as a card can have
   kHeldAlone,          // somebody has the card alone
   kNotEmpty,           // the pod wants the card alone
   kUnhealthy,
@@ -27,17 +28,18 @@ enum class Hindrance : std::uint8_t {
   kAgentLeaving,       // the node is closed for a while
   kConflictingPlugin,  // the node is closed to the pod's dialect
 };
-inline constexpr std::size_t kHindrances = 13;
+inline constexpr std::size_t kHindrances = 14;
 
 /// A word for each: label values of metrics.
 inline constexpr std::array<std::string_view, kHindrances> kHindranceWords = {
-    "memory",    "compute", "held_alone", "not_empty", "unhealthy",     "card_closed",       "too_small",
-    "model",     "not_named", "too_few",  "no_card",   "agent_leaving", "conflicting_plugin"};
+    "memory",    "compute", "slices",    "held_alone", "not_empty", "unhealthy",     "card_closed",
+    "too_small", "model",   "not_named", "too_few",    "no_card",   "agent_leaving", "conflicting_plugin"};
 
 /// The same for a person, of a node, where there are too many of them to say how much is missing on each.
 inline constexpr std::array<std::string_view, kHindrances> kHindranceTexts = {
     "no card has as much memory free",
     "no card has as much compute free",
+    "its cards have as many slices as a card can have",
     "its cards are each held alone",
     "no card is empty",
     "its cards are unhealthy",

@@ -17,6 +17,7 @@ struct Offer {
   Bytes memory;       // what is asked for, on this card
   CoreShare compute;  // as asked
   CoreShare guarantee;
+  std::uint32_t most_slices = kMaxSlicesPerCard;  // of the card, this one included
 };
 
 /// A policy is one row: a name, a sentence for `--help`, and a score of a card that already fits; the higher
@@ -56,6 +57,7 @@ struct PlacedCard {
 /// nothing; Ledger::add() of slices_for() then cannot be refused while the ledger is the same.
 ///   in      links: how the cards are connected (may be empty). For several whole cards the best connected
 ///           set wins and the score decides between equals; otherwise the score decides and links between equals
+///   kept_back  of each card's kMaxSlicesPerCard so many are not for this request (they are root's)
 ///   out     the cards sorted by UUID; the same input gives the same output, ties go to the lower UUID
 ///   errors  kInvalidArgument: validate() has something to say; kResourceExhausted: not now, it would fit if
 ///           slices went; kFailedPrecondition: never on this machine (too few or too small cards, no such
@@ -64,7 +66,8 @@ struct PlacedCard {
 ///   cost    O(cards); sets of several cards: exact up to 16 candidates (at most 12,870 sets), greedy above
 [[nodiscard]] Result<std::vector<PlacedCard>> place(const Ledger& ledger, const LinkMatrix& links,
                                                     const Request& request,
-                                                    const PolicyRow& policy);
+                                                    const PolicyRow& policy,
+                                                    std::uint32_t kept_back = 0);
 
 /// The slices that a placement stands for, ready for Ledger::add().
 [[nodiscard]] std::vector<Slice> slices_for(const Owner& owner, const std::string& part,

@@ -15,6 +15,7 @@ namespace carve {
 enum class Refusal : std::uint8_t {
   kMemory,     // too little is free
   kCompute,    // too little is free
+  kSlices,     // it has as many slices as a card can have, or as the asker may take
   kHeldAlone,  // somebody has the card alone
   kNotEmpty,   // the request wants the card alone
   kUnhealthy,
@@ -25,7 +26,8 @@ enum class Refusal : std::uint8_t {
 };
 
 /// What that card would give to the request.
-[[nodiscard]] Offer offer_of(const CardState& card, const Request& request);
+///   kept_back  of kMaxSlicesPerCard so many are not for this request
+[[nodiscard]] Offer offer_of(const CardState& card, const Request& request, std::uint32_t kept_back = 0);
 
 /// nullopt when the card serves it.
 [[nodiscard]] std::optional<Refusal> refusal_of(const CardState& card, const Request& request,

@@ -82,7 +82,7 @@ class DeviceCases:
     def findings(self):
         code, out, err = self.m.carve("doctor", "-o", "json", *self.m.host)
         assert code in (0, 1), err
-        return {one["id"]: one for one in json.loads(out)["findings"]}
+        return {one["id"]: one for one in json.loads(out)}
 
     def test_without_own_devices_every_user_opens_the_cards_and_doctor_says_so(self):
         self.up()
@@ -105,7 +105,7 @@ class DeviceCases:
         done = self.as_nobody("run", "--memory", "1Gi", "--", self.m.folder + "/carve-sample-alloc", "--step", "16Mi")
         assert done.returncode == 0 and json.loads(done.stdout)["total"] == GIB, (done, self.m.logs())
         for ask in (["--memory", "1Gi"], ["--whole"]):
-            done = self.as_nobody("run", *ask, "--", "sh", "-c", "for n in 0 1; do : < /dev/nvidia$n && echo open-$n; "
+            done = self.as_nobody("run", *ask, "--", "sh", "-c", "for n in 0 1; do true < /dev/nvidia$n && echo open-$n; "
                                   "done; ls -A /dev/carve")
             assert done.stdout.count("open-") == 1 and len(done.stdout.split()) == 1, (ask, done)
         done = subprocess.run([self.m.bin + "/carve", "run", "--memory", "1Gi", "--", sys.executable, "-c", OPEN, CARD,
@@ -130,7 +130,7 @@ class DeviceCases:
             assert opened_by(NOBODY, f"/dev/nvidia{n}") == "EACCES", "its own user, outside it"
         # Root's slice, in which a program gives up being root.
         done = subprocess.run([self.m.bin + "/carve", "run", "--memory", "1Gi", "--", "setpriv", "--reuid=65534",
-                               "--regid=65534", "--clear-groups", "sh", "-c", "for n in 0 1; do : < /dev/nvidia$n && "
+                               "--regid=65534", "--clear-groups", "sh", "-c", "for n in 0 1; do true < /dev/nvidia$n && "
                                "echo open; done; ls -A /dev/carve"], capture_output=True, text=True, timeout=60)
         assert done.stdout == "open\n", done
         child.kill()
